@@ -17,7 +17,7 @@ from dev.services.postgres import LocalPostgres
 
 from bench.report import Report, percentile
 from crossline.io.postgres.client import DatabaseAddress, address_of
-from crossline.serve.decisions.values import Asked, Basis
+from crossline.serve.decisions.values import Basis, SubmittedRecord
 from crossline.serve.ledger.base import DecisionLedger
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.receipts import ReceiptEntry
@@ -29,14 +29,14 @@ GROUPS = (1, 16, 64)
 BASIS = Basis("b", 1, "p" * 64, "r" * 64, rules=[{"rule_id": "burst", "version": 1, "digest": "d" * 64}])
 
 
-def asked_of(count: int) -> list[Asked]:
+def asked_of(count: int) -> list[SubmittedRecord]:
     """Records of ids not used before."""
     stem = uuid.uuid4().hex
     raws = [(f"{stem}-{n}", b'{"n": %d}' % n) for n in range(count)]
-    return [Asked(1, "payments", name, raw, hashlib.sha256(raw).hexdigest(), 0) for name, raw in raws]
+    return [SubmittedRecord(1, "payments", name, raw, hashlib.sha256(raw).hexdigest(), 0) for name, raw in raws]
 
 
-def entry_of(asked: Asked) -> ReceiptEntry:
+def entry_of(asked: SubmittedRecord) -> ReceiptEntry:
     """An answer of the usual size."""
     reason = {"rule_id": "burst", "rule_version": 1, "action": "review", "score": 40, "alert_id": "a" * 64}
     said = {

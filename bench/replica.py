@@ -36,7 +36,7 @@ from crossline.runtime.stages.shard_judge import ShardJudge, part_rows
 from crossline.runtime.stages.stages import parts_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.work.stopwatch import Stopwatch
-from crossline.serve.decisions.values import Asked, NotJudgedError, Place
+from crossline.serve.decisions.values import LogPosition, NotJudgedError, SubmittedRecord
 from crossline.serve.replica.replicas import Replicas
 
 WARM = 200_000  # records before the first question
@@ -148,9 +148,9 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
 
         async def ask(number: int, raw: bytes, due_s: float) -> None:
             nonlocal at
-            record = Asked(number, STREAM, str(number), raw, "", time.time_ns() // 1_000_000)
+            record = SubmittedRecord(number, STREAM, str(number), raw, "", time.time_ns() // 1_000_000)
             pipe.send_bytes(raw + b"\n")
-            place, at = Place("f", at), at + len(raw) + 1
+            place, at = LogPosition("f", at), at + len(raw) + 1
             judging = asyncio.ensure_future(replicas.judge([record]))
             await asyncio.sleep(0)
             replicas.placed(number, place)

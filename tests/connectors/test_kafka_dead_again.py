@@ -18,7 +18,7 @@ from dev.services.broker import LocalBroker
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SourceError
-from crossline.basics.streams.api_record import Asked
+from crossline.basics.streams.api_record import SubmittedRecord
 from crossline.serve.assembly import _log
 from crossline.serve.dead_letters.repair import NotFitError
 from crossline.serve.dead_letters.resend import Resender, SentAlreadyError
@@ -178,7 +178,7 @@ def test_a_record_of_another_that_has_its_id_is_not_taken_for_it(
     async def sent() -> None:
         log = _log(config, "payments")
         assert log is not None
-        await log.append([Asked(1, "payments", "p1", other, "d", NOW_MS)])
+        await log.append([SubmittedRecord(1, "payments", "p1", other, "d", NOW_MS)])
         resent = ResentFile(tmp_path / "resent.db")
         one = Resender(config.streams, ways_of(config, {"payments": log}, {}), resent, lambda: NOW_MS)
         with pytest.raises(SentAlreadyError, match="found record p1 in the stream already, with other bytes"):

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from dev.services.broker import LocalBroker
 
 from crossline.basics.errors import PermanentError, RetryableError, SourceError, UsageError
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.io.recordlog.topic_search import read_tail
 from crossline.settings.kafka import KafkaSourceSettings
@@ -24,10 +24,10 @@ T = TypeVar("T")
 NOW_MS = 1_767_225_600_000
 
 
-def asked(number: int, account: Any = "a1", record_id: str | None = None, **more: Any) -> Asked:
+def asked(number: int, account: Any = "a1", record_id: str | None = None, **more: Any) -> SubmittedRecord:
     record_id = record_id or f"t{number}"
     raw = orjson.dumps({"id": record_id, "payer": {"account": account}, **more})
-    return Asked(number, "payments", record_id, raw, "", NOW_MS + number)
+    return SubmittedRecord(number, "payments", record_id, raw, "", NOW_MS + number)
 
 
 def source(brokers: str, topic: str, **more: Any) -> KafkaSourceSettings:
@@ -42,10 +42,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(work, WAIT_S))
 
 
-def read(broker: LocalBroker, topic: str, partitions: int) -> dict[Place, tuple[bytes | None, bytes, int]]:
+def read(broker: LocalBroker, topic: str, partitions: int) -> dict[LogPosition, tuple[bytes | None, bytes, int]]:
     """Key, value and time of each message."""
     consumer = Consumer({"bootstrap.servers": broker.brokers, "group.id": "test", "enable.auto.commit": False})
-    found: dict[Place, tuple[bytes | None, bytes, int]] = {}
+    found: dict[LogPosition, tuple[bytes | None, bytes, int]] = {}
     try:
         count = 0
         for number in range(partitions):
@@ -54,7 +54,7 @@ def read(broker: LocalBroker, topic: str, partitions: int) -> dict[Place, tuple[
         while len(found) < count:
             for each in consumer.consume(1_000, timeout=0.2):
                 assert each.error() is None
-                place = Place(f"{topic}-{each.partition()}", each.offset() or 0)
+                place = LogPosition(f"{topic}-{each.partition()}", each.offset() or 0)
                 found[place] = (each.key(), each.value() or b"", each.timestamp()[1])
     finally:
         consumer.close()
@@ -68,7 +68,7 @@ def test_records_stand_where_it_says_keyed_and_once_by_id(
     topic = kafka_topic(3, append_time=False)
     given = [asked(number, f"a{number % 7}") for number in range(200)] + [asked(200, None), asked(201, 17)]
 
-    async def put() -> list[Place]:
+    async def put() -> list[LogPosition]:
         log = log_of(kafka_broker.brokers, topic)
         halves = await asyncio.gather(log.append(given[:100]), log.append(given[100:]))
         again = await asyncio.gather(*(log.append([each]) for each in given[::50]))
@@ -101,7 +101,7 @@ def test_what_stands_behind_offsets_is_read_up_to_the_end(
     topic = kafka_topic(3, append_time=False)
     given = [asked(number, f"a{number % 7}") for number in range(200)]
 
-    async def put() -> list[Place]:
+    async def put() -> list[LogPosition]:
         log = log_of(kafka_broker.brokers, topic)
         places = await log.append(given)
         await log.close()
@@ -131,7 +131,7 @@ def test_a_cancelled_call_harms_no_other(kafka_broker: LocalBroker, kafka_topic:
         first, second = (asyncio.ensure_future(log.append([asked(1)])) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
-        assert await second == [Place(f"{topic}-0", 0)]
+        assert await second == [LogPosition(f"{topic}-0", 0)]
         with pytest.raises(asyncio.CancelledError):
             await first
         await log.close()
@@ -150,7 +150,7 @@ def test_a_record_that_the_topic_never_takes_is_told_and_the_others_stand(
         log = log_of(kafka_broker.brokers, topic)
         with pytest.raises(PermanentError, match=f"topic {topic}.*too large|{topic}.*larger"):
             await log.append([asked(1, padding="x" * 5_000)])
-        assert await log.append([asked(2)]) == [Place(f"{topic}-0", 0)]
+        assert await log.append([asked(2)]) == [LogPosition(f"{topic}-0", 0)]
         await log.close()
 
     run(put())
@@ -184,7 +184,7 @@ def test_what_is_no_record_is_refused(raw: bytes) -> None:
     async def put() -> None:
         log = log_of("127.0.0.1:1", "payments", timeout_ms=300)
         with pytest.raises(UsageError, match="record 'x': found no JSON of a record"):
-            await log.append([Asked(0, "payments", "x", raw, "", NOW_MS)])
+            await log.append([SubmittedRecord(0, "payments", "x", raw, "", NOW_MS)])
         await log.close()
 
     run(put())

@@ -14,14 +14,14 @@ import promql_parser
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 WAIT_S = 120.0
 DEPLOY = Path(__file__).parents[2] / "deploy" / "watch"
 _ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 
 
-def get(place: Place, path: str) -> tuple[int, str]:
+def get(place: Address, path: str) -> tuple[int, str]:
     """Status and body."""
     try:
         with urllib.request.urlopen(f"http://{place}{path}", timeout=30) as answer:
@@ -30,12 +30,12 @@ def get(place: Place, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def asked(place: Place, path: str) -> tuple[int, dict[str, Any]]:
+def asked(place: Address, path: str) -> tuple[int, dict[str, Any]]:
     status, body = get(place, path)
     return status, json.loads(body)
 
 
-def until(place: Place, path: str, status: int) -> dict[str, Any]:
+def until(place: Address, path: str, status: int) -> dict[str, Any]:
     """Ask until that is the answer; it."""
     deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
@@ -49,7 +49,7 @@ def until(place: Place, path: str, status: int) -> dict[str, Any]:
 class Scrape:
     """One answer of /metrics."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Address) -> None:
         status, text = get(place, "/metrics")
         assert status == 200, text
         self.families = list(text_string_to_metric_families(text))
@@ -64,7 +64,7 @@ class Scrape:
         return {tuple(value for _, value in sorted(sample.labels.items())): sample.value for sample in samples}
 
 
-def until_scraped(place: Place, done: Callable[[Scrape], bool]) -> Scrape:
+def until_scraped(place: Address, done: Callable[[Scrape], bool]) -> Scrape:
     deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
         found = Scrape(place)

@@ -13,7 +13,7 @@ import orjson
 import pytest
 import yaml
 
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 from crossline.io.feed.files import batches_in, read_batch
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.recordlog.topic import KafkaRecordLog
@@ -86,13 +86,13 @@ class Api(threading.Thread):
         await reader.close()
         await told
 
-    def _asked(self, record: Record) -> Asked:
+    def _asked(self, record: Record) -> SubmittedRecord:
         """Of what came before, nothing was later: as files say by themselves, and messages by their time."""
         if record["id"] not in self.answers:
             self._ingest_ms = max(self._ingest_ms, record["event_time"])
-        return Asked(0, STREAM, record["id"], orjson.dumps(record), "", self._ingest_ms)
+        return SubmittedRecord(0, STREAM, record["id"], orjson.dumps(record), "", self._ingest_ms)
 
-    async def _answer(self, exact: Exact, asked: Asked, place: Place) -> None:
+    async def _answer(self, exact: Exact, asked: SubmittedRecord, place: LogPosition) -> None:
         event_ms = orjson.loads(asked.raw)["event_time"]
         record = DecidedRecord(STREAM, asked.record_id, event_ms, asked.ingest_ms)
         try:
@@ -216,9 +216,9 @@ def test_a_pipeline_that_is_killed_leaves_no_record_out_of_its_feed(spark: Spark
     project = project_at(tmp_path / "api", sources={STREAM: {"kind": "api", "path": "in/log"}}, serve={"open": True})
     folder, feed = project.root / "in" / "log", project.root / "out" / "checkpoint" / "feed"
 
-    async def put(some: Sequence[Record]) -> list[Place]:
+    async def put(some: Sequence[Record]) -> list[LogPosition]:
         log = FileRecordLog(folder, "id", 10_000)
-        found = [await log.append([Asked(0, STREAM, each["id"], orjson.dumps(each), "", 0)]) for each in some]
+        found = [await log.append([SubmittedRecord(0, STREAM, each["id"], orjson.dumps(each), "", 0)]) for each in some]
         await log.close()
         return [place for (place,) in found]
 

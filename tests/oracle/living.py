@@ -337,7 +337,7 @@ class Life:
         self._write("commits", "v1\n{}")
         self.batches += 1
 
-    def look(self) -> None:
+    def side_input(self) -> None:
         """As the thread does that watches for rules, while no batch runs or one is held."""
         self.changes._look()
 

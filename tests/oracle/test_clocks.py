@@ -181,12 +181,12 @@ def test_the_clocks_are_met() -> None:
 
     @settings(many, max_examples=60)
     @given(on_clocks(), booked())
-    def look(rules: list[Body], made: list[Record]) -> None:
+    def side_input(rules: list[Body], made: list[Record]) -> None:
         found = clocked_detect(rules, made, lists=LISTS)
         by = {(body["rule_id"], body["version"]): body.get("timestamp_field") for body in rules}
         seen.update(by[hit.rule_id, hit.version] for hit in found.hits)
         plain = [body for body in rules if "timestamp_field" not in body]
         seen.add(("late", found.late != naive_detect(plain, made, lists=LISTS).late))
 
-    look()
+    side_input()
     assert {None, CLOCK, ("late", True)} <= seen

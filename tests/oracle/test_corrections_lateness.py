@@ -41,7 +41,7 @@ def came(amounts: list[tuple[int, int, int]]) -> list[Record]:
     ]
 
 
-def told_of(path: FastPath) -> list[tuple[str, str, str | None, str | None]]:
+def declared_figures(path: FastPath) -> list[tuple[str, str, str | None, str | None]]:
     return [(a["rule_id"], a["record_id"], a.get("outcome"), a.get("caused_by")) for a in path.alerts]
 
 
@@ -50,7 +50,7 @@ def test_a_hit_is_taken_back_that_its_reader_never_took_in() -> None:
     made = came(_CAME)
     path = FastPath.of(plans_of([_SRC, _READER], stream_spec(ingest_column=True), {"allowed_lateness": "2m"}), 1)
     run(path, Shape(1, [(0, 3), (3, 4)], []), made, ["log"] * len(made))
-    assert told_of(path) == [
+    assert declared_figures(path) == [
         *(("src", f"t{n}", None, None) for n in (0, 1, 2)),
         ("reader", "t0", None, None),
         ("src", "t2", "retracted", "t3"),
@@ -66,7 +66,7 @@ def test_a_hit_is_taken_back_that_readers_on_both_clocks_took_in() -> None:
     on_ingest = {**_READER, "rule_id": "on_ingest", "time_mode": "processing_time"}
     path = FastPath.of(plans_of([_SRC, _READER, on_ingest], stream_spec(ingest_column=True), {}), 1)
     run(path, Shape(1, [(0, 1), (1, 2)], []), made, ["log"] * len(made))
-    assert sorted(told_of(path), key=str) == sorted(
+    assert sorted(declared_figures(path), key=str) == sorted(
         [
             *((name, "t0", None, None) for name in ("src", "reader", "on_ingest")),
             *((name, "t0", "retracted", "t1") for name in ("src", "reader", "on_ingest")),

@@ -277,8 +277,10 @@ def test_a_hit_on_hits_is_one_on_their_record(tmp_path: Path) -> None:
     for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
         judged = deciding(judged_of(rules, paths, ingest_column=True), {"schema_version": 1, "version": 1})
         found = [each for outcome in outcomes(judged, tmp_path, shards, batch_bytes) for each in outcome.decisions]
-        told_of = [(each["record_id"], each["decision"], [why["rule_id"] for why in each["reasons"]]) for each in found]
-        assert told_of == [
+        declared_figures = [
+            (each["record_id"], each["decision"], [why["rule_id"] for why in each["reasons"]]) for each in found
+        ]
+        assert declared_figures == [
             *((f"r{n}", "step_up", ["plain"]) for n in (1, 2, 3)),
             ("r4", "block", ["again", "plain"]),
             ("r5", "block", ["again"]),

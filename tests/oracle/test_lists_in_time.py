@@ -286,7 +286,7 @@ def test_any_life_tells_what_its_logs_say(
         for op in ops:
             if op[0] == "lists":
                 life.feed.waiting_lists = {**life.feed.waiting_lists, **op[1]}
-                life.look()
+                life.side_input()
                 life.between()
             else:
                 _go_on(life, [op], made, at)
@@ -309,7 +309,7 @@ def _fed(folder: Path, made: Sequence[Record], contents: list[Content] | None = 
     life = Life(folder, stream_spec(ingest_column=True), Defaults(), 2, 0, Feed(lists=lists))
     life.feed.waiting.append({**COUNT, "rule_id": "r0", "window": "1h", "conditions": SEEN})
     life.start()
-    life.look()
+    life.side_input()
     life.between()
     return life
 
@@ -328,7 +328,7 @@ def test_a_window_has_what_entered_by_the_content_of_then(tmp_path: Path) -> Non
     _batch(life, made[:4])  # t0 and t2 enter
     for number, content in enumerate([[("a0", None), ("a1", None)], [("a0", START_MS + 10_000)]]):
         life.feed.waiting_lists = {"seen": content}
-        life.look()
+        life.side_input()
         _batch(life, made[4 * number + 4 : 4 * number + 8])
     assert [(alert["record_id"], alert["value"]) for alert in life.alerts] == [
         ("t0", 1),
@@ -343,12 +343,12 @@ def test_versions_that_no_record_can_meet_leave_the_snapshot(tmp_path: Path) -> 
     life = _fed(tmp_path, made)
     for number in range(8):
         life.feed.waiting_lists = {"seen": [(f"a{number % 2}", None), ("a0", None), (f"b{number}", None)]}
-        life.look()
+        life.side_input()
         _batch(life, made[number : number + 1])
     (seen,) = life.changes._snapshot.lists.values()
     assert (seen.first, len(seen.changes)) == (8, 1)
     life.feed.waiting_lists = {"seen": []}
-    life.look()
+    life.side_input()
     life.between()
     (seen,) = life.changes._snapshot.lists.values()
     assert (seen.first, len(seen.changes)) == (8, 2), "a record of the instant reached would meet the one before"
@@ -364,15 +364,15 @@ def test_a_rule_that_comes_later_meets_the_contents_that_left_the_snapshot(tmp_p
     life = _fed(tmp_path, made)
     _batch(life, made[:4])
     life.feed.waiting_lists = {"seen": []}
-    life.look()
+    life.side_input()
     _batch(life, made[4:5])
     _batch(life, made[5:6])
     life.feed.waiting_lists = {"seen": [("a0", None), ("a1", None)]}
-    life.look()
+    life.side_input()
     life.between()
     assert life.changes._snapshot.lists["seen"].first == 1, "the first content is gone"
     life.feed.waiting.append({**COUNT, "rule_id": "r1", "window": "2h", "conditions": SEEN})
-    life.look()
+    life.side_input()
     life.between()
     _batch(life, made[6:8])
     found = [(alert["record_id"], alert["value"]) for alert in life.alerts if alert["rule_id"] == "r1"]

@@ -92,11 +92,11 @@ def test_what_people_hold_is_what_the_twin_says_and_cuts_do_not_matter(
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 1)
         judged = deciding(judged_of(rules, paths, ingest_column=ingest_column), policy, every=every)
         judged = replace(judged, rules=with_placed(judged.rules, placed))
-        told_of = outcomes(judged, folder, 1, 1_000_000)
-        whole = [each for outcome in told_of for each in outcome.decisions]
+        declared_figures = outcomes(judged, folder, 1, 1_000_000)
+        whole = [each for outcome in declared_figures for each in outcome.decisions]
         cut = decisions_of(judged, folder, *spread, kept=True)
     assert [told(each) for each in whole] == wanted
-    alerted = sorted(each["rule_id"] for outcome in told_of for each in outcome.alerts)
+    alerted = sorted(each["rule_id"] for outcome in declared_figures for each in outcome.alerts)
     assert alerted == sorted(hit.rule_id for hit in result.hits), "a hold is no alert, and changes none"
     for each in whole:
         del each["decided_at"]

@@ -98,7 +98,7 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
             told = life.judge(chunks)
             if held is not None:
                 life.feed.waiting.append(held)
-                life.look()
+                life.side_input()
             if happens == "killed":
                 life.start()
                 again = life.judge(chunks)
@@ -113,7 +113,7 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
             life.between()
         elif happens == "publish":
             life.feed.waiting.append(what)
-            life.look()
+            life.side_input()
             life.between()
         elif happens == "ahead":
             life.feed.waiting.append(what)
@@ -291,7 +291,7 @@ def test_state_stores_looked_at_ahead_do_not_share_a_past_for_being_called_alike
     life = _unlived(tmp_path)
     live(life, [("batch", (3, 1, None)), ("ahead", first), ("ahead", summed)], made)
     life.feed.waiting.pop()  # its file is gone again before it is taken up
-    life.look()
+    life.side_input()
     life.between()
     _go_on(life, [("batch", (1, 1, None))], made, 3)
     assert [a["value"] for a in life.alerts] == [3], "its window of three seconds has the two before"
@@ -313,7 +313,7 @@ def test_a_publication_is_not_lost_when_the_snapshot_cannot_be_written(
 
     monkeypatch.setattr(SnapshotFile, "replace", failing)
     life.feed.waiting.append({**COUNT, "rule_id": "r0"})
-    life.look()
+    life.side_input()
     with pytest.raises(OSError, match="No space left"):
         life.between()
     life.take_in(made[2:], 1)
@@ -377,7 +377,7 @@ def test_a_newer_list_is_not_followed_by_an_older_one(tmp_path: Path) -> None:
     life.deliver(told)
     life.commit()
     life.feed.waiting_lists = {"fresh": [("a1", None)]}
-    life.look()  # and no gap between batches
+    life.side_input()  # and no gap between batches
     _go_on(life, [("batch", (2, 1, None))], made, 2)
     life.between()
     _go_on(life, [("batch", (2, 1, None))], made, 4)

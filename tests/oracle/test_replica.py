@@ -197,7 +197,7 @@ def test_so_it_is_where_rules_come_and_go_with_their_pasts(
         for happens, what in ops:
             if happens == "publish":
                 life.feed.waiting.append(what)
-                life.look()
+                life.side_input()
                 life.between()
             elif happens == "ahead":
                 life.feed.waiting.append(what)

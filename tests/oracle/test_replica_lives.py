@@ -100,7 +100,7 @@ def live(life: Life, ops: Sequence[tuple[str, Any]], made: Sequence[Record], dat
                 assert said == [decided, decided]
             life.deliver(found)
             life.commit()
-        life.look()
+        life.side_input()
         life.between()
 
 

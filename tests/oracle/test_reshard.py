@@ -116,7 +116,7 @@ def lead(life: Life, ops: Sequence[Op], made: Sequence[Record], *, stops: bool) 
     for happens, what in ops:
         if happens == "publish":
             life.feed.waiting.append(what)
-            life.look()
+            life.side_input()
             life.between()
             continue
         size, pieces, stopped = what

@@ -155,7 +155,7 @@ def lived(
             life.start()
         elif happens == "publish":
             life.feed.waiting.append(next(bodies))
-            life.look()
+            life.side_input()
             life.between()
         else:
             batch = made[at : at + what[0]]

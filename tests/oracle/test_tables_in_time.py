@@ -250,7 +250,7 @@ def test_any_life_tells_what_its_logs_say(
         for op in ops:
             if op[0] == "tables":
                 feed.waiting_tables = {**feed.waiting_tables, **op[1]}
-                life.look()
+                life.side_input()
                 life.between()
             else:
                 _go_on(life, [op], made, at)
@@ -302,7 +302,7 @@ def _gold_life(folder: Path, lag_ms: int = 0) -> tuple[Life, Feed]:
     feed.waiting.append(GOLD)
     life = Life(folder, spec, Defaults(), 2, lag_ms, feed)
     life.start()
-    life.look()
+    life.side_input()
     life.between()
     return life, feed
 
@@ -314,7 +314,7 @@ def test_a_window_has_what_records_were_when_they_came(tmp_path: Path) -> None:
     _batch(life, made[:2])
     for number, (kind, amount) in enumerate([("x", 10), ("y", 100)]):
         feed.waiting_tables = {"profile": [{"id": "a1", "kind": kind, "amount": amount, "flag": True}]}
-        life.look()
+        life.side_input()
         _batch(life, made[2 * number + 2 : 2 * number + 4])
     told_values = [(alert["record_id"], alert["key"], alert["value"]) for alert in life.alerts]
     x, y = {"profile.kind": "x"}, {"profile.kind": "y"}
@@ -326,7 +326,7 @@ def test_contents_that_no_record_can_meet_leave_the_snapshot_and_the_folder(tmp_
     life, feed = _gold_life(tmp_path)
     for number in range(4):
         feed.waiting_tables = {"profile": [{"id": "a1", "kind": "x", "amount": number, "flag": True}]}
-        life.look()
+        life.side_input()
         _batch(life, made[2 * number : 2 * number + 2])
         _batch(life, [])
     assert len(feed.tables[0].contents) == 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.programs.aggregate import Aggregate, Asked, Bounds, Scanned, Words
+from crossline.programs.aggregate import Aggregate, Bounds, Scanned, SubmittedRecord, Words
 from crossline.programs.exact import average, loose
 from crossline.programs.tools import Compiled, Tools
 
@@ -11,7 +11,7 @@ def _naive(window: Scanned) -> float:
     return average(window.values, real=window.real)
 
 
-def _bounds(asked: Asked) -> Bounds:
+def _bounds(asked: SubmittedRecord) -> Bounds:
     if asked.kind is None:
         return Bounds()
     # Of whole numbers it is the exact one, rounded once, which passes no bound that is rounded too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from crossline.programs.aggregate import Aggregate, Asked, Bounds, Scanned, Words
+from crossline.programs.aggregate import Aggregate, Bounds, Scanned, SubmittedRecord, Words
 from crossline.programs.exact import loose
 from crossline.programs.tools import Compiled, Tools
 
@@ -17,7 +17,7 @@ def _naive(window: Scanned) -> Any:
     return max(window.values) - min(window.values)
 
 
-def _bounds(asked: Asked) -> Bounds:
+def _bounds(asked: SubmittedRecord) -> Bounds:
     if asked.kind is None:
         return Bounds(low=0)
     most = asked.high - asked.low

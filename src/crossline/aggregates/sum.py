@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from crossline.programs.aggregate import Aggregate, Asked, Bounds, Scanned, Words
+from crossline.programs.aggregate import Aggregate, Bounds, Scanned, SubmittedRecord, Words
 from crossline.programs.exact import loose, total
 from crossline.programs.tools import Compiled, Tools
 
@@ -13,7 +13,7 @@ def _naive(window: Scanned) -> int | float:
     return total(window.values) if window.real else sum(window.values)
 
 
-def _bounds(asked: Asked) -> Bounds:
+def _bounds(asked: SubmittedRecord) -> Bounds:
     if asked.kind is None:
         return Bounds()
     least = asked.low if asked.own and asked.low >= 0 else 0

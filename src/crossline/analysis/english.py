@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from crossline.basics.streams.inputs import Look
+from crossline.basics.streams.inputs import SideInput
 from crossline.basics.times import format_duration
 from crossline.programs.program import (
     AbsencePredicate,
@@ -37,7 +37,7 @@ def describe_rule(rule: Rule, program: Program) -> str:
 def _sentences(rule: Rule, program: Program) -> Iterator[str]:
     one = noun(program.feed.stream, one=True)
     yield f"It looks at each {one}{_where(program.feed)}."
-    looks = {look.name: look for look in rule.reading.looks}
+    side_inputs = {side_input.name: side_input for side_input in rule.reading.side_inputs}
     if program.verdict is None:
         of = f", its alert by {_and(program.entity)} (without a key where it lacks one)" if program.entity else ""
         yield f"Each of them is a hit{of}."
@@ -45,13 +45,13 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
         figure = describe_figure(program.figures[0], program.feed, {})
         yield f"It fires where {figure} is {_line(program.comparison)}, {_emitted(program)}."
     elif program.sequence is not None:
-        yield from _ordered(program, program.sequence, looks)
+        yield from _ordered(program, program.sequence, side_inputs)
     elif program.absence is not None:
-        yield from _absent(program, program.absence, looks)
+        yield from _absent(program, program.absence, side_inputs)
     elif program.formula is not None:
-        yield from _formed(rule, program, program.formula, looks)
+        yield from _formed(rule, program, program.formula, side_inputs)
     else:
-        figures = ", ".join(_figures(program, program.verdict.figure_names, looks))
+        figures = ", ".join(_figures(program, program.verdict.figure_names, side_inputs))
         yield f"It tells of each {figures}; nothing fires."
     remark = rule.remark()
     if remark:
@@ -77,30 +77,32 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
         )
 
 
-def _figures(program: Program, names: Sequence[str], looks: Mapping[str, Look]) -> list[str]:
+def _figures(program: Program, names: Sequence[str], side_inputs: Mapping[str, SideInput]) -> list[str]:
     return [
-        f"{name} is {describe_figure(each, program.feed, looks)}"
+        f"{name} is {describe_figure(each, program.feed, side_inputs)}"
         for name, each in zip(names, program.figures, strict=True)
     ]
 
 
-def _formed(rule: Rule, program: Program, verdict: FormulaPredicate, looks: Mapping[str, Look]) -> Iterator[str]:
+def _formed(
+    rule: Rule, program: Program, verdict: FormulaPredicate, side_inputs: Mapping[str, SideInput]
+) -> Iterator[str]:
     asked = rule.fires_where() if isinstance(rule, PredicateRule) else None
     if asked is not None:
         yield f"It fires where {asked}, {_emitted(program)}."
         return
-    figures = _figures(program, verdict.names, looks)
+    figures = _figures(program, verdict.names, side_inputs)
     for cross_key in program.cross_key:
-        met = {look.name: look for look in cross_key.reading.looks}
+        met = {side_input.name: side_input for side_input in cross_key.reading.side_inputs}
         figures += _figures(cross_key.program, tuple(cross_key.figures), met)
     yield f"{'; '.join(figures)}."
     yield f"It fires where {' '.join(verdict.when.text.split())}, {_emitted(program)}."
 
 
-def _ordered(program: Program, verdict: SequencePredicate, looks: Mapping[str, Look]) -> Iterator[str]:
+def _ordered(program: Program, verdict: SequencePredicate, side_inputs: Mapping[str, SideInput]) -> Iterator[str]:
     def taken_by(feed: Feed) -> str:
-        look = looks.get(feed.stream)
-        return f"{noun(feed.stream if look is None else look.source)}{_where(feed)}"
+        side_input = side_inputs.get(feed.stream)
+        return f"{noun(feed.stream if side_input is None else side_input.source)}{_where(feed)}"
 
     steps = [
         f"{step.name}{f' {step.times} times' if step.times > 1 else ''} ({taken_by(step.feed)})"
@@ -114,11 +116,13 @@ def _ordered(program: Program, verdict: SequencePredicate, looks: Mapping[str, L
         yield f"What is under way ends at {noun(verdict.until.stream)}{_where(verdict.until)}."
 
 
-def _absent(program: Program, verdict: AbsencePredicate, looks: Mapping[str, Look]) -> Iterator[str]:
+def _absent(program: Program, verdict: AbsencePredicate, side_inputs: Mapping[str, SideInput]) -> Iterator[str]:
     one, key = noun(program.feed.stream, one=True), program.feed.key_fields
-    by, look = f" with the same {_and(key)}" if key else "", looks.get(verdict.expect.stream)
-    other = "one" if look is None else f"a {noun(look.source, one=True)}"
-    same = by if look is None else f" with the same {_and([_key(name, look) for name in key])}" if key else ""
+    by, side_input = f" with the same {_and(key)}" if key else "", side_inputs.get(verdict.expect.stream)
+    other = "one" if side_input is None else f"a {noun(side_input.source, one=True)}"
+    same = (
+        by if side_input is None else f" with the same {_and([_key(name, side_input) for name in key])}" if key else ""
+    )
     expect = _where(verdict.expect)
     yield (
         f"It fires at each {one} where {verdict.after.condition.text} that is not followed by {other}{same}{expect} "
@@ -131,26 +135,26 @@ def _absent(program: Program, verdict: AbsencePredicate, looks: Mapping[str, Loo
         yield f"After an alert there is none{by} for {format_duration(cooldown_ms)}."
 
 
-def describe_figure(figure: Figure, judged: Feed, looks: Mapping[str, Look]) -> str:
+def describe_figure(figure: Figure, judged: Feed, side_inputs: Mapping[str, SideInput]) -> str:
     """``the number of payments where status == declined in the last 10 min``; ``judged``: the rule's own feed.
 
-    ``looks``: by name, the records of other streams that figures may be of.
+    ``side_inputs``: by name, the records of other streams that figures may be of.
     """
     feed = figure.feed
-    look = looks.get(feed.stream)
-    same = feed.condition == judged.condition and look is None
-    records = noun(feed.stream if look is None else look.source) + ("" if same else _where(feed))
+    side_input = side_inputs.get(feed.stream)
+    same = feed.condition == judged.condition and side_input is None
+    records = noun(feed.stream if side_input is None else side_input.source) + ("" if same else _where(feed))
     if same and feed.condition.canonical:
         records = f"such {records}"
-    keys = [_key(name, look) for name in feed.key_fields]
+    keys = [_key(name, side_input) for name in feed.key_fields]
     by = f" with the same {_and(keys)}" if keys else ""
     # Of a rule that judges the hits of several, a figure of one of these has the record itself only where it is one.
     own = feed.stream == judged.stream
     return f"{_aggregate(figure, records, own=own)}{by} {_window(figure.window, own=own)}"
 
 
-def _key(name: str, look: Look | None) -> str:
-    there = name if look is None else look.there(name)
+def _key(name: str, side_input: SideInput | None) -> str:
+    there = name if side_input is None else side_input.there(name)
     return name if there == name else f"{name} (there {there})"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crossline.basics.streams.inputs import said_column
+from crossline.basics.streams.inputs import column_text
 from crossline.plan.compile import StorePlan, StreamPlan
 
 
@@ -61,7 +61,7 @@ def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> RetainedReco
         base=plan.base,
         key_fields=state_store.group_fields,
         time_mode=plan.clock or state_store.time_mode,
-        columns=tuple(said_column(name) for name, _ in state_store.columns),
+        columns=tuple(column_text(name) for name, _ in state_store.columns),
         filters=tuple(sorted(set(_filters(store_plan, rule_id)))),
         filters_of_state_store=len(state_store.filters),
         retention_ms=state_store.retention_ms,

@@ -9,7 +9,7 @@ from crossline.api.declarations import Stream, check_single_stream
 from crossline.backtest.figure_table import figure_types
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
-from crossline.rule_registry.rule_files import read_figures, told_of
+from crossline.rule_registry.rule_files import declared_figures, read_figures
 from crossline.rules.composition import Sources
 from crossline.rules.figure_tables import PlacedFigure, feature_query
 from crossline.rules.ruleset import RuleSet
@@ -32,7 +32,7 @@ def figure_plan(path: Path, stream: Stream, scored_rules: RuleSet | None) -> Fig
         UsageError: figures of another stream, or risk scores without rules.
     """
     specs = {stream.name: stream.spec}
-    declared = told_of(read_figures(path, specs, None))
+    declared = declared_figures(read_figures(path, specs, None))
     if not declared:
         raise UsageError(f"{path}: found only figures that are retired; expected one that is not")
     elsewhere = next((each for each in declared if each.stream != stream.name), None)

@@ -84,14 +84,14 @@ class RecordQuery:
         """Read ``source`` backwards until all are found, or until ``until_s`` on ``time.monotonic``'s clock."""
         found = FoundRecords()
         left = set(self.ids)
-        for looks, row in enumerate(source.rows(left)):
+        for side_inputs, row in enumerate(source.rows(left)):
             if row is not None:
                 found.read += 1
                 record_id = str(lookup(row.fields, self.spec.id))
                 if record_id in left and self._is(row):
                     found.rows[record_id] = row
                     left.discard(record_id)
-            if not left or ((row is None or looks % _LOOK_EACH == 0) and time.monotonic() >= until_s):
+            if not left or ((row is None or side_inputs % _LOOK_EACH == 0) and time.monotonic() >= until_s):
                 break
         else:
             found.ended = True

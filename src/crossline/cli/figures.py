@@ -99,7 +99,7 @@ def figures(
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
     """A row for each record, in the order of the log."""
-    from crossline.rule_registry.rule_files import read_figures, told_of
+    from crossline.rule_registry.rule_files import declared_figures, read_figures
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     _check_options(input_, pipeline, follow=follow, drain=drain)
@@ -110,7 +110,7 @@ def figures(
         raise UsageError(
             "found no --figures; expected a file or folder, or --pipeline with a pipeline that has figures"
         )
-    declared = told_of(read_figures(path, setting.streams, None))
+    declared = declared_figures(read_figures(path, setting.streams, None))
     hitting = _hitting(declared, None if given == Path() else setting.rules, setting)
     judged = _judged(_stream_of(path, declared), declared, hitting, input_, setting)
     records = (Path(each) for inputs in judged.history.inputs.values() for each in matching_files(inputs))

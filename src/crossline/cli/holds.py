@@ -23,7 +23,7 @@ from crossline.rule_registry.outcomes.manual_holds import held_by_hand
 from crossline.rule_registry.sources.hold_placement import ask_in_folder
 from crossline.rule_registry.sources.holds import EndWish, HoldWish, new_hold_id
 from crossline.rule_registry.sources.ownership import user_name
-from crossline.rule_registry.sources.releases import key_said
+from crossline.rule_registry.sources.releases import key_text
 from crossline.rules.holds.release import release_key
 
 _TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
@@ -75,7 +75,7 @@ def place(
         tuple(stream or ()),
     )
     body = {"hold_id": wish.hold_id, "key": dict(wish.key), "until": format_instant(wish.until_ms)}
-    text = f"{wish.hold_id}: {key_said(wish.key)} held until {format_instant(wish.until_ms)}"
+    text = f"{wish.hold_id}: {key_text(wish.key)} held until {format_instant(wish.until_ms)}"
     _ask(wish, pipeline, as_, body, text, as_json=as_json)
 
 
@@ -106,7 +106,7 @@ def list_holds(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
     table = Listing("hold", "key", "action", "since", "until", "by", "reason", long=("reason",))
     for row in rows:
         since = row["since"] or "the beginning"
-        key = key_said(release_key(row["key"]))
+        key = key_text(release_key(row["key"]))
         table.add(row["hold_id"], key, row["action"], since, row["until"], row["placed_by"], row["reason"])
     show(table)
     if not rows:

@@ -31,7 +31,7 @@ def cross_key_parts(
 ) -> Iterator[tuple[int, Part]]:
     """The parts that ``feature_queries`` are for the shards where their rules judge, each with the level of these."""
     above = {
-        name: plan for plan in plans if plan.met is not None and plan.met.reading.brought for name in plan.programs
+        name: plan for plan in plans if plan.met is not None and plan.met.reading.cross_key for name in plan.programs
     }
     by_name = {plan.stream: plan for plan in plans}
     for feature_rows in feature_queries:
@@ -98,7 +98,11 @@ def cross_key_figures(
         rule_id, version, names = meta[TOLD]
         by_name.setdefault((rule_id, version, tuple(names)), []).append((meta, arrays))
     for (rule_id, version, names), found in by_name.items():
-        wanted = {each.name: each for each in store_plan.brought if (each.rule_id, each.version) == (rule_id, version)}
+        wanted = {
+            each.name: each
+            for each in store_plan.cross_key_inputs
+            if (each.rule_id, each.version) == (rule_id, version)
+        }
         if not wanted:
             continue
         place, others = _places(judged, found, known)
@@ -207,7 +211,7 @@ def _places(judged: JudgedRows, found: Sequence[WirePart], known: _Causes) -> tu
 
 
 def _nothing(store_plan: StorePlan, rows: int) -> Iterator[tuple[str, pa.Array]]:
-    for each in store_plan.brought:
+    for each in store_plan.cross_key_inputs:
         yield each.fact, pa.nulls(rows, arrow_type(FieldSpec(each.kind)))
         yield count_of(each.fact), pa.nulls(rows, pa.int64())
 

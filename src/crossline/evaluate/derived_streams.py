@@ -27,7 +27,7 @@ from crossline.ingest.route.partitioner import Chunk, Part, route
 from crossline.ingest.route.plan_inputs import stream_join
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import columns_from
-from crossline.plan.stream_join import arrow_type, told_log
+from crossline.plan.stream_join import arrow_type, joined_log
 
 _LARGEST = sys.float_info.max  # no record has an infinite number
 _FOUND: dict[str, Callable[[Hit], Any]] = {
@@ -151,7 +151,7 @@ def _routed(
     spec = plan.spec if met is None else met.specs[source]
     base = plan.base if met is None else met.bases[source]
     stream, log, sequence, _, partition = hits[0].place[1:]
-    log = told_log(stream, log, base)
+    log = joined_log(stream, log, base)
     names = {field for each in columns_from(plan, source).values() for field in each.values()}
     changes = changes_of(hits, plan.order) if plan.corrected and not scores else None
     told = hits if scores else [hit for hit, _ in changes.hits] if changes is not None else _new(hits)

@@ -150,7 +150,7 @@ def _judge_stream(
             copies = known[1] if number == plan.copies else copies
             if number == plan.accounting_store:
                 _report(*known, copies, mine, output)
-        elif cross_key and store_plan.brought and store_plan.state_store.reevaluate and store.records:
+        elif cross_key and store_plan.cross_key_inputs and store_plan.state_store.reevaluate and store.records:
             _judge_cross_key_changes(plan, store_plan, store, cross_key, output, len(logs), decides=bounds.decides)
         meter.state_store(store_plan.state_store.name)
     passed_ms = state.passed_ms(plan.stream, bounds)
@@ -318,7 +318,7 @@ def _judge_cross_key_changes(
 def _with_cross_key_figures(judged: JudgedRows, cross_key: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
     """The rows with the figures of other keys that they are judged by, and with what others changed of these."""
     batch = judged.batch
-    if not judged.store_plan.brought:
+    if not judged.store_plan.cross_key_inputs:
         return batch
     facts, record_update = cross_key_figures(judged, cross_key, causes)
     places = None if batch.arrival is None else replace(batch.arrival, record_update=record_update)

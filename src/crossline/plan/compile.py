@@ -34,7 +34,7 @@ from crossline.plan.state_stores import (
     remembering,
     without_idle,
 )
-from crossline.plan.stream_join import StreamJoin, came_log, read_came, read_log, wide_spec
+from crossline.plan.stream_join import StreamJoin, came_log, joined_log_of, read_came, wide_spec
 from crossline.plan.window_plans import comparison_of, feature_query_of, filter_of_step, formula_of
 from crossline.programs.alert_fields import carried_record
 from crossline.programs.program import Program
@@ -57,9 +57,9 @@ class StorePlan:
     facts: tuple[str, ...] = ()
 
     @property
-    def brought(self) -> tuple[CrossKeyInput, ...]:
+    def cross_key_inputs(self) -> tuple[CrossKeyInput, ...]:
         """Figures of other keys that its formulas read."""
-        return tuple(each for line in self.plan.formulas for each in line.brought)
+        return tuple(each for line in self.plan.formulas for each in line.cross_key_inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class StreamPlan:
 
     def origin(self, log: str) -> tuple[str, str]:
         """The stream that a ``log`` of its rows is of in the end, and what it is called there."""
-        return read_log(log, self.base) if self.met is None else self.met.origin(log)
+        return joined_log_of(log, self.base) if self.met is None else self.met.origin(log)
 
     def came(self, log: str) -> str:
         """What a ``log`` of its rows is called among what may change its answers."""

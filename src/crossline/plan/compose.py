@@ -49,7 +49,7 @@ def compile_all(
     sources = sources_of(rules, streams)
     holds = holds_of(rules, sources, defaults) if holding else ()
     rules = RuleSet((*(v for v in rules.versions if _is_stream(v.rule.reading) or _fits(v, sources)), *holds))
-    readings = (each for v in rules.versions for each in (v.rule.reading, *v.rule.reading.brought))
+    readings = (each for v in rules.versions for each in (v.rule.reading, *v.rule.reading.cross_key))
     read = {each.name: each for each in readings if not _is_stream(each)}
     there = {name: level for name, each in read.items() if (level := sources.level_of(each)) <= (probing or level)}
     way = sorted(there, key=there.__getitem__, reverse=True)
@@ -70,7 +70,7 @@ def compile_all(
         mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
         level = sources.level_of(reading)
         corrected_ms = _corrected_by(reading, corrected)
-        again = corrected_ms is not None and not reading.told_once
+        again = corrected_ms is not None and not reading.judged_once
         change = _change(rules, reading, probing=level == probing, again=again)
         met = None if reading.single else _stream_join(reading, sources)
         beside = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
@@ -79,7 +79,11 @@ def compile_all(
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
         mixed = len(_bases(reading, sources, bases)) > 1
-        tables = [_table(v, sources, defaults) for v in rules.versions if name in v.rule.reading.judged and _tells(v)]
+        tables = [
+            _table(v, sources, defaults)
+            for v in rules.versions
+            if name in v.rule.reading.judged and _is_feature_query_of(v)
+        ]
         given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
         origin = Origin(sources.base(reading.judged[0]), level, *given, clock=on.clock)
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
@@ -88,11 +92,11 @@ def compile_all(
         for rule_id, fields in _asked(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
-    _tell_clocks(plans, clocked.values(), defaults)
+    _assign_clocks(plans, clocked.values(), defaults)
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
 
 
-def _tell_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], defaults: Defaults) -> None:
+def _assign_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], defaults: Defaults) -> None:
     """Have the plans of streams know what rules on each of their other clocks take."""
     for on in clocked:
         if on.clock is not None:
@@ -145,7 +149,7 @@ def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str
         mine = [version.rule for version in rules.versions if version.rule.rule_id == rule_id]
         below = _corrected_by(head.reading, found)
         again = below is not None or any(rule.judges_again for rule in mine)
-        if again and not head.reading.told_once:
+        if again and not head.reading.judged_once:
             late_ms = (rule.lateness(_mode_of(rule, sources.streams, defaults)).allowed_ms for rule in mine)
             found[rule_id] = max([below or 0, *(ms or 0 for ms in late_ms)])
     return found
@@ -178,7 +182,7 @@ def _order(readings: Iterable[Reading], sources: Sources) -> tuple[str, ...]:
     before: dict[str, set[str]] = {name: set() for name in sources.streams}
     for reading in readings:
         if rule_of(reading.judged[0]) is None:
-            before[reading.judged[0]] |= {look.source for look in reading.looks} & before.keys()
+            before[reading.judged[0]] |= {side_input.source for side_input in reading.side_inputs} & before.keys()
     found: list[str] = []
     while len(found) < len(before):
         left = sorted(before.keys() - set(found))
@@ -207,9 +211,9 @@ def _feature_queries(
     found: dict[str, list[tuple[RuleVersion, Program]]] = {}
     for version in rules.versions:
         rule = version.rule
-        if rule.reading.brought:
+        if rule.reading.cross_key:
             program = rule.program(sources.of_reading(rule.reading), defaults)
-            below = not rule.reading.told_once and _corrected_by(rule.reading, corrected) is not None
+            below = not rule.reading.judged_once and _corrected_by(rule.reading, corrected) is not None
             again = rule.judges_again or (below and not program.in_panes)
             for each in program.cross_key:
                 told = replace(each.program, reevaluate=True) if again else each.program
@@ -217,7 +221,7 @@ def _feature_queries(
     return found
 
 
-def _tells(version: RuleVersion) -> bool:
+def _is_feature_query_of(version: RuleVersion) -> bool:
     return isinstance(version.rule, TableRule)
 
 
@@ -266,7 +270,7 @@ def columns_from(plan: StreamPlan, source: str) -> dict[str, dict[str, str]]:
         dict.fromkeys(key for each in plan.state_stores for fields in each.state_store.namings for key in fields)
     )
     spec = plan.met.specs[source]
-    found = {name: read_of(names, keys, look, spec) for name, look in plan.met.of(source)}
+    found = {name: read_of(names, keys, side_input, spec) for name, side_input in plan.met.of(source)}
     # Of the hits of several rules some may have another field of that name.
     return {
         name: {here: there for here, there in each.items() if plan.spec.columns[here].kind == spec.columns[there].kind}
@@ -325,8 +329,8 @@ def known_later(plans: Iterable[StreamPlan]) -> set[str]:
 
 def _cross_key_inputs(met: StreamJoin) -> list[str]:
     """The sources of figures of other keys, but for risk scores."""
-    looks = (look.source for each in met.reading.brought for look in each.looks)
-    return [source for source in looks if several_of(source) is None]
+    side_inputs = (side_input.source for each in met.reading.cross_key for side_input in each.side_inputs)
+    return [source for source in side_inputs if several_of(source) is None]
 
 
 def _change(

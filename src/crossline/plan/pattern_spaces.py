@@ -34,7 +34,7 @@ class SequencePlan:
     ``probes``: instead, each record that takes a step is a hit, at the last of the steps that it takes.
     """
 
-    brought: ClassVar[tuple[CrossKeyInput, ...]] = ()
+    cross_key_inputs: ClassVar[tuple[CrossKeyInput, ...]] = ()
     rule_id: str
     version: int
     steps: tuple[StepPlan, ...]
@@ -95,7 +95,7 @@ class AbsencePlan:
     hit too.
     """
 
-    brought: ClassVar[tuple[CrossKeyInput, ...]] = ()
+    cross_key_inputs: ClassVar[tuple[CrossKeyInput, ...]] = ()
     rule_id: str
     version: int
     after: int

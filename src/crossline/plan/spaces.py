@@ -81,7 +81,7 @@ class ComparisonPlan:
     """
 
     by_formula: ClassVar[bool] = False
-    brought: ClassVar[tuple[CrossKeyInput, ...]] = ()
+    cross_key_inputs: ClassVar[tuple[CrossKeyInput, ...]] = ()
     rule_id: str
     version: int
     aggregate: int
@@ -154,7 +154,7 @@ class FormulaPlan:
     cooldown_ms: int
     spans: tuple[tuple[int, int], ...]
     judge_lateness_ms: int | None
-    brought: tuple[CrossKeyInput, ...] = ()
+    cross_key_inputs: tuple[CrossKeyInput, ...] = ()
 
     def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
         """The entry whose records it judges."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, AnyOf, FieldRef, Leaf, Node, Not
-from crossline.basics.streams.inputs import HIT, SOURCE, Look, Reading, rule_of, spec_like, spec_of
+from crossline.basics.streams.inputs import HIT, SOURCE, Reading, SideInput, rule_of, spec_like, spec_of
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Columns, Records
 from crossline.programs.program import Feed, Figure, Program
@@ -33,13 +33,13 @@ def arrow_type(spec: FieldSpec) -> pa.DataType:
     return pa.list_(kind) if spec.is_list else kind
 
 
-def told_log(stream: str, log: str, base: str) -> str:
+def joined_log(stream: str, log: str, base: str) -> str:
     """What a ``log`` of ``stream`` is called among hits that are of stream ``base``, where they are of one alone."""
     return log if stream == base else f"{stream}{_OF}{log}"
 
 
-def read_log(told: str, base: str) -> tuple[str, str]:
-    """The stream and the log that ``told_log`` tells of."""
+def joined_log_of(told: str, base: str) -> tuple[str, str]:
+    """The stream and the log that ``joined_log`` tells of."""
     stream, of, log = told.partition(_OF)
     return (stream, log) if of else (base, told)
 
@@ -81,37 +81,42 @@ class StreamJoin:
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
-    def parts(self) -> Iterator[tuple[str, str, Look | None]]:
+    def parts(self) -> Iterator[tuple[str, str, SideInput | None]]:
         """Each part that sources have in the rows: its name, its source, and how it is looked at; None: judged."""
         yield from ((source, source, None) for source in self.reading.judged)
-        for look in self.reading.looks:
-            yield from ((look.name, source, look) for source in self.members.get(look.source, (look.source,)))
+        for side_input in self.reading.side_inputs:
+            yield from (
+                (side_input.name, source, side_input)
+                for source in self.members.get(side_input.source, (side_input.source,))
+            )
 
     @property
     def scores(self) -> frozenset[str]:
         """The names of the parts that risk scores are of."""
-        return frozenset(look.name for look in self.reading.looks if look.source in self.members)
+        return frozenset(
+            side_input.name for side_input in self.reading.side_inputs if side_input.source in self.members
+        )
 
     @property
     def plain(self) -> frozenset[str]:
         """The sources that are read otherwise than by risk scores."""
         return frozenset(source for name, source, _ in self.parts if name not in self.scores)
 
-    def of(self, source: str) -> Iterator[tuple[str, Look | None]]:
+    def of(self, source: str) -> Iterator[tuple[str, SideInput | None]]:
         """The parts of one source."""
-        return ((name, look) for name, mine, look in self.parts if mine == source)
+        return ((name, side_input) for name, mine, side_input in self.parts if mine == source)
 
     def log(self, name: str, source: str, log: str) -> str:
         """What the ``log`` of a source is called in a part: of equal times those come first that others rest on.
 
         Of a hold see ``merged_log``.
         """
-        (look,) = {look for each, mine, look in self.parts if (each, mine) == (name, source)}
-        among = look is not None and look.source in self.members
+        (side_input,) = {side_input for each, mine, side_input in self.parts if (each, mine) == (name, source)}
+        among = side_input is not None and side_input.source in self.members
         called = f"{name}{_MEMBER}{source}" if among else name
         if self.reading.holds:
-            return f"{MERGED}{'1' if look is None else '2'}{called}{_BETWEEN}{log}"
-        return f"{self.levels[source]:04d}{'1' if look is None else '0'}{called}{_BETWEEN}{log}"
+            return f"{MERGED}{'1' if side_input is None else '2'}{called}{_BETWEEN}{log}"
+        return f"{self.levels[source]:04d}{'1' if side_input is None else '0'}{called}{_BETWEEN}{log}"
 
     def part_of(self, log: str) -> str:
         """What the logs of its part are called alike; sorted, parts are in the order of their ``log``s."""
@@ -120,14 +125,14 @@ class StreamJoin:
     def judged_logs(self, clocks: Mapping[str, int]) -> dict[str, int]:
         """Of ``clocks`` by log those of the judged records, by what their logs are called among hits on these."""
         base = self.bases[self.reading.judged[0]]
-        return {told_log(*self.origin(log), base): ms for log, ms in clocks.items() if log[4] == "1"}
+        return {joined_log(*self.origin(log), base): ms for log, ms in clocks.items() if log[4] == "1"}
 
     def origin(self, log: str) -> tuple[str, str]:
         """The stream that a log is of in the end, and what it is called there."""
         called, own = log[5:].split(_BETWEEN, 1)
         name, _, member = called.partition(_MEMBER)
         of = (source for each, source, _ in self.parts if each == name and member in {"", source})
-        return read_log(own, self.bases[next(of)])
+        return joined_log_of(own, self.bases[next(of)])
 
     def own_id(self, known: str) -> tuple[str, bool]:
         """The id of a record as its source has it, and whether the record is a hit; ``known``: its id in the rows."""
@@ -139,27 +144,27 @@ class StreamJoin:
 def wide_spec(spec: StreamSpec, reading: Reading) -> StreamSpec:
     """What rows look like; ``spec``: of the judged records, beside the others."""
     columns = {**spec.columns, SOURCE: FieldSpec("string", optional=True)}
-    for look in reading.looks:
-        theirs = spec_of(spec, look.source).columns
-        columns |= {look.column(name): replace(each, optional=True) for name, each in theirs.items()}
+    for side_input in reading.side_inputs:
+        theirs = spec_of(spec, side_input.source).columns
+        columns |= {side_input.column(name): replace(each, optional=True) for name, each in theirs.items()}
     return spec_like(spec, columns, {})
 
 
 def wide_program(program: Program, reading: Reading, *, strict: bool) -> Program:
     """``program`` over rows. ``strict``: it sees none of the hits of shadow rules."""
-    looks = {look.name: look for look in reading.looks}
-    among = len(reading.judged) + len(reading.looks) > 1
+    side_inputs = {side_input.name: side_input for side_input in reading.side_inputs}
+    among = len(reading.judged) + len(reading.side_inputs) > 1
 
     def condition(of: Condition, source: str) -> Condition:
-        look = looks.get(source)
-        called = look.column if look is not None else _as_is
+        side_input = side_inputs.get(source)
+        called = side_input.column if side_input is not None else _as_is
         nodes = [_renamed(of.node, called)] if of.canonical else []
-        hits = rule_of(source if look is None else look.source) is not None
+        hits = rule_of(source if side_input is None else side_input.source) is not None
         if strict and hits:
             nodes.append(Leaf(called(f"{HIT}.shadow"), "==", value=False))
-        if look is not None or source != reading.judges:
+        if side_input is not None or source != reading.judges:
             nodes.append(Leaf(SOURCE, "==", source))
-        elif among and reading.looks:
+        elif among and reading.side_inputs:
             nodes.append(Leaf(SOURCE, "in", reading.judged))
         return Condition(AllOf(tuple(nodes)))
 
@@ -167,8 +172,8 @@ def wide_program(program: Program, reading: Reading, *, strict: bool) -> Program
         return replace(of, condition=condition(of.condition, of.stream))
 
     def figure(of: Figure) -> Figure:
-        look, source = looks.get(of.feed.stream), of.feed.stream
-        column = of.column if look is None or of.column is None else look.column(of.column)
+        side_input, source = side_inputs.get(of.feed.stream), of.feed.stream
+        column = of.column if side_input is None or of.column is None else side_input.column(of.column)
         streak = None if of.streak_of is None else condition(of.streak_of, source)
         return replace(of, feed=feed(of.feed), column=column, streak_of=streak)
 
@@ -193,16 +198,18 @@ def _renamed(node: Node, called: Callable[[str], str]) -> Node:
             return AnyOf(tuple(_renamed(part, called) for part in parts))
 
 
-def read_of(names: Iterable[str], keys: Iterable[str], look: Look | None, spec: StreamSpec) -> dict[str, str]:
+def read_of(
+    names: Iterable[str], keys: Iterable[str], side_input: SideInput | None, spec: StreamSpec
+) -> dict[str, str]:
     """Of the columns ``names`` of rows those that come from a part, each with the field of ``spec`` that it is there.
 
     ``keys``: the fields of all keys that rows enter under.
     """
-    if look is None:
+    if side_input is None:
         return {name: name for name in names if name in spec.columns}
-    prefix = look.column("")
+    prefix = side_input.column("")
     own = {name: name.removeprefix(prefix) for name in names if name.startswith(prefix)}
-    named = {here: look.there(here) for here in keys} | own
+    named = {here: side_input.there(here) for here in keys} | own
     return {name: field for name, field in named.items() if field in spec.columns}
 
 

@@ -84,7 +84,7 @@ def formula_of(
         filter=_filter(draft, filter_of(program.feed, spec)),
         figures=_named(draft, program, verdict.names, spec),
         verdict=verdict,
-        brought=tuple(chain(*brought)),
+        cross_key_inputs=tuple(chain(*brought)),
         rearm_ms=rearm_ms,
         emit_every=program.emission.every,
         cooldown_ms=program.emission.cooldown_ms,

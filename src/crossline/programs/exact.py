@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from crossline.programs.aggregate import Asked, Bounds, Scanned
+from crossline.programs.aggregate import Bounds, Scanned, SubmittedRecord
 
 _SLACK = 1e-12  # of a value that is rounded more than once
 MILLIONTHS = 1_000_000
@@ -39,7 +39,7 @@ def loose(low: float, high: float) -> tuple[float, float]:
     return low - _SLACK * abs(low), high + _SLACK * abs(high)
 
 
-def bounds_of_one(asked: Asked) -> Bounds:
+def bounds_of_one(asked: SubmittedRecord) -> Bounds:
     """Of what is one of the field's values."""
     if asked.kind is None:
         return Bounds()

@@ -234,7 +234,7 @@ class History:
             return None
         told = [each.said for each in (now, before)]
         if told[0] == told[1]:
-            told = [f"figures of {'several keys' if each.brought else 'one key'}" for each in (now, before)]
+            told = [f"figures of {'several keys' if each.cross_key else 'one key'}" for each in (now, before)]
         fresh = next((source for source in now.sources if source not in before.sources), now.judged[0])
         expected = f"{told[1]}, since rule {reader} reads its hits"
         return Finding(rule.place_of_source(fresh), shown(told[0]), expected, "give the new rule an id of its own")
@@ -269,7 +269,7 @@ class History:
 
 def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str], int]:
     """The streams that ``reading`` comes from in the end, whose records it judges or looks at, and its level."""
-    found, left = set[str](), [*reading.judged, *(look.source for look in reading.looks)]
+    found, left = set[str](), [*reading.judged, *(look.source for look in reading.side_inputs)]
     seen = set[str]()
     while left:
         source = left.pop()
@@ -278,7 +278,7 @@ def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str]
             found.add(source)
         elif source not in seen:
             seen.add(source)
-            left += [*head.reading.judged, *(look.source for look in head.reading.looks)]
+            left += [*head.reading.judged, *(look.source for look in head.reading.side_inputs)]
     return frozenset(found), Sources({}, heads).level_of(reading)
 
 

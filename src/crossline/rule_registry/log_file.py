@@ -175,7 +175,7 @@ def keep(path: Path, data: bytes, what: str) -> None:
         raise RetryableError(f"{what} cannot be kept in {path}: {error.strerror}") from error
 
 
-def brought_from(folder: Path, bring: Callable[[Path], None]) -> None:
+def staged_file(folder: Path, bring: Callable[[Path], None]) -> None:
     """Have ``bring`` be asked for what is kept beside the logs in ``folder`` and is not on this machine."""
     _BROUGHT[folder.absolute()] = bring
 

@@ -280,7 +280,7 @@ def figures_beside(source: str, content: FileContent, known: Known) -> list[tupl
     return shared
 
 
-def told_of(figures: Iterable[PlacedFigure]) -> list[PlacedFigure]:
+def declared_figures(figures: Iterable[PlacedFigure]) -> list[PlacedFigure]:
     """Those that are told: of the versions of a shared figure the highest that is in use.
 
     None that is retired; a draft only where there is nothing else.

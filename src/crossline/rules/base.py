@@ -328,7 +328,7 @@ class Rule(BaseModel):
         """What does not fit the stream ``name`` that the rule reads; ``lists``: names of the lists there are."""
         findings = check_conditions(self.filter.node, spec.columns, name, lists)
         findings += record_findings(self.record, spec, name)
-        if self.late_policy == "reevaluate" and self.reading.told_once:
+        if self.late_policy == "reevaluate" and self.reading.judged_once:
             expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
         findings += clock_findings(self.timestamp_field, self.time_mode, self.reading, name, spec)

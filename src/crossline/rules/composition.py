@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from crossline.basics.streams.inputs import (
     HIT,
     RULE,
-    MetSpec,
+    JoinedSpec,
     Reading,
     nested,
     rule_of,
@@ -262,8 +262,8 @@ class Sources(Mapping[str, StreamSpec]):
 
     def level_of(self, reading: Reading) -> int:
         """Of what is read: that of the deepest, and one more where figures are brought to its records."""
-        own = map(self.level, (*reading.judged, *(look.source for look in reading.looks)))
-        return max([*own, *(self.level_of(each) + 1 for each in reading.brought)])
+        own = map(self.level, (*reading.judged, *(side_input.source for side_input in reading.side_inputs)))
+        return max([*own, *(self.level_of(each) + 1 for each in reading.cross_key)])
 
     @cached_property
     def _levels(self) -> dict[str, int]:
@@ -280,9 +280,12 @@ class Sources(Mapping[str, StreamSpec]):
             columns = {name: _either(*both) for name, both in shared.items() if _alike(*both)}
         others = {source: self[source] for source in reading.sources if several_of(source) is None}
         judged = spec_like(first, columns, others)
-        scores = {look.source for look in reading.looks if several_of(look.source) is not None}
+        scores = {side_input.source for side_input in reading.side_inputs if several_of(side_input.source) is not None}
         scores |= {
-            look.source for each in reading.brought for look in each.looks if several_of(look.source) is not None
+            side_input.source
+            for each in reading.cross_key
+            for side_input in each.side_inputs
+            if several_of(side_input.source) is not None
         }
         others |= {source: self._of_several(source, judged, reading) for source in scores}
         return spec_like(first, columns, others)
@@ -293,8 +296,13 @@ class Sources(Mapping[str, StreamSpec]):
         A field of that name that is of another type is another one. Of named rules all have it; of all rules it may be
         that none has, as rules come and go.
         """
-        looks = [look for each in (reading, *reading.brought) for look in each.looks if look.source == source]
-        pairs = {(look.there(here), here) for look in looks for here in judged.columns}
+        side_inputs = [
+            side_input
+            for each in (reading, *reading.cross_key)
+            for side_input in each.side_inputs
+            if side_input.source == source
+        ]
+        pairs = {(side_input.there(here), here) for side_input in side_inputs for here in judged.columns}
         names = [f"{RULE}{rule_id}" for rule_id in self.members(source)]
         mine = [self[name].columns for name in names if self.finding(name) is None]  # others are told of elsewhere
         every = bool(several_of(source))
@@ -323,7 +331,7 @@ class Sources(Mapping[str, StreamSpec]):
         given = {**read.model_dump(mode="json", by_alias=True), "fields": fields, "enrich": {}}
         if len(head.reading.judged) > 1:
             given["id"] = f"{HIT}.record_id"  # records of other streams may have theirs in another field
-        return MetSpec.model_validate(given)
+        return JoinedSpec.model_validate(given)
 
 
 def _alike(one: FieldSpec, other: FieldSpec | None) -> bool:

@@ -11,13 +11,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, check_conditions, parse_conditions
-from crossline.basics.streams.inputs import Look, spec_of
+from crossline.basics.streams.inputs import SideInput, spec_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Names
 from crossline.basics.texts.problems import Finding
 from crossline.programs.program import Feed
 from crossline.rules.base import check_raw_conditions
-from crossline.rules.figure import group_findings, look_findings
+from crossline.rules.figure import group_findings, side_input_findings
 
 
 class PartFields(BaseModel):
@@ -37,32 +37,34 @@ class PartFields(BaseModel):
         """The conditions, parsed."""
         return Condition(parse_conditions(self.conditions)[0])
 
-    def look(self, own: str, keys: Sequence[str]) -> Look | None:
+    def side_input(self, own: str, keys: Sequence[str]) -> SideInput | None:
         """What the part is of beside the stream ``own`` of a rule that groups by ``keys``; None where it is of that."""
         source = getattr(self, "source_topic", None)
         if source in {None, own}:
             return None
         names = zip(keys, self.group_by or keys, strict=False)
-        return Look(str(source), tuple((here, there) for here, there in names if here != there))
+        return SideInput(str(source), tuple((here, there) for here, there in names if here != there))
 
-    def feed(self, of: Feed, look: Look | None) -> Feed:
+    def feed(self, of: Feed, side_input: SideInput | None) -> Feed:
         """The records of the feed ``of``, or of another stream, that are meant."""
-        if look is not None:
-            return replace(of, stream=look.name, condition=self.condition)
+        if side_input is not None:
+            return replace(of, stream=side_input.name, condition=self.condition)
         nodes = [each.node for each in (of.condition, self.condition) if each.canonical]
         condition = Condition(nodes[0] if len(nodes) == 1 else AllOf(tuple(nodes)))
         return replace(of, condition=condition, key_fields=self.group_by or of.key_fields)
 
     def stream_findings(
-        self, look: Look | None, keys: Sequence[str], name: str, spec: StreamSpec, lists: Any
+        self, side_input: SideInput | None, keys: Sequence[str], name: str, spec: StreamSpec, lists: Any
     ) -> list[Finding]:
         """Fields that its stream does not have or of the wrong type; ``keys``: the rule's, of the stream ``name``."""
-        theirs = spec_of(spec, None if look is None else look.source)
-        found = check_conditions(self.condition.node, theirs.columns, name if look is None else look.source, lists)
-        if look is None:
+        theirs = spec_of(spec, None if side_input is None else side_input.source)
+        found = check_conditions(
+            self.condition.node, theirs.columns, name if side_input is None else side_input.source, lists
+        )
+        if side_input is None:
             return found + (group_findings(self.group_by, name, spec) or list(self._other_kinds(keys, spec)))
         if all(key in spec.columns for key in keys):
-            found += [replace(each, path=("group_by",)) for each in look_findings(look, keys, spec, theirs)]
+            found += [replace(each, path=("group_by",)) for each in side_input_findings(side_input, keys, spec, theirs)]
         return found
 
     def _other_kinds(self, keys: Sequence[str], spec: StreamSpec) -> Iterator[Finding]:

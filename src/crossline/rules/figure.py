@@ -21,7 +21,7 @@ from pydantic import (
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import check_conditions, parse_conditions
 from crossline.basics.fields import FieldKind
-from crossline.basics.streams.inputs import HIT, Look, hits_of, several_of, spec_of
+from crossline.basics.streams.inputs import HIT, SideInput, hits_of, several_of, spec_of
 from crossline.basics.streams.schema import StreamSpec, check_field
 from crossline.basics.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
 from crossline.basics.texts.problems import Finding, Path, listed, one_of, shown
@@ -168,13 +168,13 @@ class FigureFields(_AggregateFields):
         """The fields of the key, as the record that is judged has them."""
         return tuple(self.group_by)
 
-    def look(self, judged: str) -> Look | None:
+    def side_input(self, judged: str) -> SideInput | None:
         """What it is of beside the records that are ``judged`` (see ``Reading.judges``); None where it is of these."""
         source = self.source
         if source is None or source in judged.split("&"):
             return None
         renamed = self.group_by.items() if isinstance(self.group_by, dict) else ()
-        return Look(source, tuple((here, there) for here, there in renamed if here != there))
+        return SideInput(source, tuple((here, there) for here, there in renamed if here != there))
 
     @cached_property
     def condition(self) -> Condition:
@@ -225,10 +225,10 @@ class FigureFields(_AggregateFields):
     def findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:
         """What does not fit the stream ``name``, or that which it is of."""
         found = group_findings(self.key_fields, name, spec)
-        look, theirs = self.look(name), spec_of(spec, self.source)
-        source = name if look is None else look.source
-        if look is not None and not found:
-            found += look_findings(look, self.key_fields, spec, theirs)
+        side_input, theirs = self.side_input(name), spec_of(spec, self.source)
+        source = name if side_input is None else side_input.source
+        if side_input is not None and not found:
+            found += side_input_findings(side_input, self.key_fields, spec, theirs)
         found += check_conditions(self.condition.node, theirs.columns, source, lists)
         if self.field is not None:
             found += field_findings(self.aggregate, self.field, source, theirs, (self.aggregate,))
@@ -239,8 +239,8 @@ class FigureFields(_AggregateFields):
         aggregate, (field, rank) = declared(self.aggregate), self._of
         mine = Condition(parse_conditions(None)[0]) if aggregate.meets else self.condition
         included = self.bounds != "[)" and not aggregate.before_itself
-        look = self.look(feed.stream)
-        source = look.name if look is not None else self.source_topic or feed.stream
+        side_input = self.side_input(feed.stream)
+        source = side_input.name if side_input is not None else self.source_topic or feed.stream
         # However late a record is, its hits are part of a risk score.
         lateness_ms = feed.allowed_lateness_ms if self.risk is None else None
         return Figure(
@@ -308,23 +308,25 @@ def resolution_findings(resolution_ms: int | None, window_ms: int | None) -> lis
     return []
 
 
-def look_findings(look: Look, keys: Collection[str], spec: StreamSpec, theirs: StreamSpec) -> list[Finding]:
-    """What is wrong with the fields of a key where ``look.source`` has them; ``keys``: those of ``spec``."""
+def side_input_findings(
+    side_input: SideInput, keys: Collection[str], spec: StreamSpec, theirs: StreamSpec
+) -> list[Finding]:
+    """What is wrong with the fields of a key where ``side_input.source`` has them; ``keys``: those of ``spec``."""
     findings: list[Finding] = []
     for here in keys:
-        there = look.there(here)
-        at: Path = ("group_by", here) if look.keys else ("group_by",)
-        unknown = check_field(there, theirs.columns, look.source, at)
+        there = side_input.there(here)
+        at: Path = ("group_by", here) if side_input.keys else ("group_by",)
+        unknown = check_field(there, theirs.columns, side_input.source, at)
         mine, other = spec.columns[here], theirs.columns.get(there)
         if unknown is not None:
-            hits = several_of(look.source) is not None
-            where = "there" if hits else f"in {look.source}"
-            hint = unknown.hint if look.keys else f"write {{{here}: its name {where}}}"
-            expected = f"a field of the {noun(look.source)}, of type {mine.kind}" if hits else unknown.expected
+            hits = several_of(side_input.source) is not None
+            where = "there" if hits else f"in {side_input.source}"
+            hint = unknown.hint if side_input.keys else f"write {{{here}: its name {where}}}"
+            expected = f"a field of the {noun(side_input.source)}, of type {mine.kind}" if hits else unknown.expected
             findings.append(replace(unknown, expected=expected, hint=hint))
         elif other is not None and (other.is_list or other.kind != mine.kind):
             findings.append(
-                Finding(at, f"{there} of {look.source}, of type {other}", f"type {mine.kind}, as {here} has")
+                Finding(at, f"{there} of {side_input.source}, of type {other}", f"type {mine.kind}, as {here} has")
             )
     return findings
 

@@ -188,9 +188,9 @@ def _misfits(
     fields: FigureFields, stream: str, streams: Mapping[str, StreamSpec], lists: Collection[str] | None
 ) -> list[Finding]:
     """Why the figure cannot be told of the records of ``stream``."""
-    look = fields.look(stream)
-    if look is not None and fields.risk is None:
-        _, fault = _stream(look.source, streams)
+    side_input = fields.side_input(stream)
+    if side_input is not None and fields.risk is None:
+        _, fault = _stream(side_input.source, streams)
         if fault is not None:
             return [fault]
     return fields.findings(stream, spec_read(stream, [fields], streams), lists)
@@ -289,8 +289,8 @@ def read_feature_query(body: Any) -> tuple[Rule | None, Sequence[Finding]]:
 
 def reading_of(stream: str, figures: Iterable[FigureFields]) -> Reading:
     """What is read where ``figures`` are told of the records of ``stream``."""
-    looks = {look for each in figures if (look := each.look(stream)) is not None}
-    return Reading((stream,), tuple(sorted(looks, key=str)))
+    side_inputs = {side_input for each in figures if (side_input := each.side_input(stream)) is not None}
+    return Reading((stream,), tuple(sorted(side_inputs, key=str)))
 
 
 def spec_read(stream: str, figures: Iterable[FigureFields], streams: Mapping[str, StreamSpec]) -> StreamSpec:
@@ -306,7 +306,7 @@ def feature_query(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) 
     together: dict[tuple[Any, ...], dict[str, FigureFields]] = {}
     for each in figures:
         clock = tuple(sorted(each.clock.items()))
-        key = (each.stream, each.fields.key_fields, each.fields.resolution, each.fields.look(each.stream), clock)
+        key = (each.stream, each.fields.key_fields, each.fields.resolution, each.fields.side_input(each.stream), clock)
         together.setdefault(key, {})[each.name] = each.fields
     rules = []
     free = (name for number in count() if (name := f"figures-{number}") not in taken)

@@ -10,7 +10,7 @@ from crossline.basics.texts.problems import Finding
 from crossline.rules.predicate_rule import PredicateRule
 
 
-class MadeRule(PredicateRule):
+class GeneratedFormulaRule(PredicateRule):
     """A rule whose figures are made of its own fields: nobody wrote them, and nobody is told of them."""
 
     def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - other fields are in no formula of the type

@@ -15,7 +15,7 @@ from crossline.basics.fields import FieldKind
 from crossline.basics.formula.check import check
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.tree import FAMILIES
-from crossline.basics.streams.inputs import Look, Reading
+from crossline.basics.streams.inputs import Reading, SideInput
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Duration
 from crossline.basics.texts.problems import Finding, Path
@@ -34,7 +34,7 @@ from crossline.programs.thresholds import ThresholdLine
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.figure import FigureFields, kinds
 from crossline.rules.risk import beside_panes, risk_written
-from crossline.rules.sentence import RESERVED, PartKind, key_parts, key_said, number, unquoted, value_said
+from crossline.rules.sentence import RESERVED, PartKind, key_parts, key_text, number, unquoted, value_text
 
 
 class PredicateRule(Rule):
@@ -179,14 +179,17 @@ class PredicateRule(Rule):
     def _read(self, figures: Iterable[FigureFields]) -> Reading:
         """What ``figures`` of one key are of."""
         read = super().reading
-        looks = (figure.look(read.judges) for figure in figures)
-        return replace(read, looks=tuple(sorted({look for look in looks if look is not None}, key=str)))
+        side_inputs = (figure.side_input(read.judges) for figure in figures)
+        return replace(
+            read,
+            side_inputs=tuple(sorted({side_input for side_input in side_inputs if side_input is not None}, key=str)),
+        )
 
     @property
     def reading(self) -> Reading:
         """Its stream, and those that its figures are of besides."""
         own, *others = [self._read(each.values()) for each in self._by_key.values()] or [super().reading]
-        return replace(own, brought=tuple(dict.fromkeys(others)))
+        return replace(own, cross_key=tuple(dict.fromkeys(others)))
 
     @classmethod
     def keys_written(cls, body: Mapping[str, Any]) -> Any:
@@ -208,8 +211,8 @@ class PredicateRule(Rule):
             return read
         given = [each.get("source_topic") for each in figures.values() if isinstance(each, dict) and "risk" not in each]
         given += map(risk_written, figures.values())
-        looks = sorted({each for each in given if isinstance(each, str)} - {*read.judged})
-        return replace(read, looks=tuple(Look(each) for each in looks))
+        side_inputs = sorted({each for each in given if isinstance(each, str)} - {*read.judged})
+        return replace(read, side_inputs=tuple(SideInput(each) for each in side_inputs))
 
     def place_of_source(self, source: str) -> Path:
         """The figure that is of it, where it is not the rule's own."""
@@ -340,8 +343,8 @@ class PredicateRule(Rule):
         ``by``: what is said of the key, where it is; it begins with a space.
         """
         own = self._timed
-        said = [f"{name} {value_said(read.get(name), timed=timed)}" for name, timed in own.items()]
-        return ", ".join([*said, *(f"{n} {value_said(each)}" for n, each in read.items() if n not in own)]) + by
+        said = [f"{name} {value_text(read.get(name), timed=timed)}" for name, timed in own.items()]
+        return ", ".join([*said, *(f"{n} {value_text(each)}" for n, each in read.items() if n not in own)]) + by
 
     @cached_property
     def _timed(self) -> dict[str, bool]:
@@ -384,7 +387,7 @@ class PredicateRule(Rule):
         """The description filled in; without one what was found, by which key, and the line: never the formula."""
         if self.description:
             return super().sentence(value, threshold, operator, window_ms, key, count, evidence)
-        found = self.in_words(value, evidence, key_said(self._by, key))
+        found = self.in_words(value, evidence, key_text(self._by, key))
         return f"{found}{self.line_in_words(operator, threshold)}"
 
 

@@ -98,7 +98,7 @@ def rounded(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def value_said(value: Any, *, timed: bool = False) -> str:
+def value_text(value: Any, *, timed: bool = False) -> str:
     """A figure or field with its thousands marked; ``timed``: it is milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return figure(value)
@@ -172,7 +172,7 @@ def key_parts(fields: Sequence[str]) -> list[tuple[PartKind, str]]:
     return parts
 
 
-def key_said(parts: Sequence[tuple[PartKind, str]], key: Mapping[str, Any]) -> str:
+def key_text(parts: Sequence[tuple[PartKind, str]], key: Mapping[str, Any]) -> str:
     """`` by account a1, country NO``, of what ``key_parts`` gives; nothing for a global window."""
     return "".join([text if kind == "text" else figure(key.get(text)) for kind, text in parts])
 

@@ -13,7 +13,7 @@ from crossline.io.feed.files import FeedBatch
 from crossline.io.recordlog.segments import segment_name, segment_numbers
 from crossline.logs import get_logger
 from crossline.serve.decisions.records import CheckedRecord, StreamRecords
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 from crossline.serve.replica.replicas import Replicas
 from crossline.settings.kafka import KafkaSourceSettings
 
@@ -27,7 +27,7 @@ _numbers = count(-1, -1)  # those of requests begin with 1
 
 
 # By the ends of a batch what stands behind it in a log: where, the line, and when it came, where the log says so.
-RecordsAfter = Callable[[Mapping[str, int]], Iterator[tuple[Place, bytes, int | None]]]
+RecordsAfter = Callable[[Mapping[str, int]], Iterator[tuple[LogPosition, bytes, int | None]]]
 
 
 async def tell_places(
@@ -35,7 +35,7 @@ async def tell_places(
     records: StreamRecords,
     stream: str,
     behind: RecordsAfter,
-    placed: Callable[[str, str, Place], None],
+    placed: Callable[[str, str, LogPosition], None],
 ) -> int:
     """Call ``placed`` with the position of each record after batch ``since``; return their number."""
     count = 0
@@ -73,11 +73,11 @@ async def placed_later(placing: Sequence[Callable[[], Awaitable[int]]], again_s:
 
 async def _behind(
     batch: FeedBatch | None, records: StreamRecords, stream: str, behind: RecordsAfter
-) -> list[tuple[Asked, Place]]:
+) -> list[tuple[SubmittedRecord, LogPosition]]:
     ends: Mapping[str, int] = {} if batch is None else batch.head["ends"].get(stream, {})
     lines = await asyncio.to_thread(lambda: list(islice(behind(ends), UNREAD_MAX)))
     now_ms = time.time_ns() // 1_000_000
-    read: list[tuple[Asked, Place]] = []
+    read: list[tuple[SubmittedRecord, LogPosition]] = []
     for at in range(0, len(lines), AT_ONCE):
         given = lines[at : at + AT_ONCE]
         for (place, _, came), found in zip(
@@ -85,7 +85,9 @@ async def _behind(
         ):
             if isinstance(found, CheckedRecord):
                 came_ms = now_ms if came is None else came
-                read.append((Asked(next(_numbers), stream, found.record_id, found.raw, found.digest, came_ms), place))
+                read.append(
+                    (SubmittedRecord(next(_numbers), stream, found.record_id, found.raw, found.digest, came_ms), place)
+                )
     return read
 
 
@@ -101,13 +103,13 @@ def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str
     """
     from crossline.io.recordlog.topic_search import read_tail  # noqa: PLC0415 - the client is an extra
 
-    def behind(ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes, int | None]]:
+    def behind(ends: Mapping[str, int]) -> Iterator[tuple[LogPosition, bytes, int | None]]:
         yield from read_tail(settings, topic, ends, environment, UNREAD_MAX) if ends else ()
 
     return behind
 
 
-def lines_behind(folder: Path, ends: Mapping[str, int]) -> Iterator[tuple[Place, bytes]]:
+def lines_behind(folder: Path, ends: Mapping[str, int]) -> Iterator[tuple[LogPosition, bytes]]:
     """The whole lines of a log behind ``ends`` (by file, the byte up to which it was read), in their order."""
     read = [name for name in ends if name.endswith(".jsonl")]
     first = max(read, default="")
@@ -120,5 +122,5 @@ def lines_behind(folder: Path, ends: Mapping[str, int]) -> Iterator[tuple[Place,
             file.seek(at)
             for line in file:
                 if line.endswith(b"\n"):
-                    yield Place(name, at), line[:-1]
+                    yield LogPosition(name, at), line[:-1]
                 at += len(line)

@@ -17,7 +17,7 @@ from crossline.io.feed.files import FeedBatch
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.logs import get_logger
 from crossline.serve.decisions.reconciliation import Expected, Reconciliation, Revised
-from crossline.serve.decisions.values import Place
+from crossline.serve.decisions.values import LogPosition
 from crossline.serve.feed.exact import first_decision
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.base import DecisionLedger, LedgerAnswer
@@ -75,7 +75,7 @@ class Reconciler:
         self._followed = after
         self._mark = mark
         self._tasks: list[asyncio.Task[None]] = []
-        self._covered: asyncio.Queue[tuple[str, Place]] = asyncio.Queue()
+        self._covered: asyncio.Queue[tuple[str, LogPosition]] = asyncio.Queue()
         self._copies: asyncio.Queue[Expected] = asyncio.Queue()
         settling.on_copy = self._look_at
         settling.on_covered = lambda stream, place: self._covered.put_nowait((stream, place))

@@ -21,7 +21,7 @@ from crossline.logs import get_logger
 from crossline.serve.backlog import RecordsAfter, lay_unread, of_files, of_topic, tell_places
 from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.values import Place, RecordLog
+from crossline.serve.decisions.values import LogPosition, RecordLog
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.replica.replicas import Replicas
 from crossline.settings.kafka import KafkaSourceSettings
@@ -142,12 +142,12 @@ def _is_of_topic(each_log: RecordLog) -> TypeGuard[KafkaRecordLog]:
     return hasattr(each_log, "know")
 
 
-def _placement_callback(each_log: RecordLog, settling: Reconciliation) -> Callable[[str, str, Place], None]:
+def _placement_callback(each_log: RecordLog, settling: Reconciliation) -> Callable[[str, str, LogPosition], None]:
     """Takes positions of earlier records: answers that wait for their batch, and writers of these records."""
     if not _is_of_topic(each_log):
         return settling.placed
 
-    def both(stream: str, record_id: str, place: Place) -> None:
+    def both(stream: str, record_id: str, place: LogPosition) -> None:
         each_log.know(record_id, place)
         settling.placed(stream, record_id, place)
 

@@ -22,7 +22,7 @@ _PLACE = re.compile(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+))?:)?(\d{1,5})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Address:
     """Where a server listens; port 0: any that is free."""
 
     host: str
@@ -37,7 +37,7 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def place_of(text: str) -> Place | None:
+def place_of(text: str) -> Address | None:
     """The place that ``text`` names: ``9464``, ``:9464``, ``127.0.0.1:9464``, ``[::1]:9464``; None where it is none.
 
     Without a host it is the loopback address.
@@ -50,7 +50,7 @@ def place_of(text: str) -> Place | None:
             ipaddress.IPv6Address(found[1])
         except ValueError:
             return None
-    return Place(found[1] or found[2] or LOOPBACK, int(found[3]))
+    return Address(found[1] or found[2] or LOOPBACK, int(found[3]))
 
 
 def checked_place(value: Any) -> str:
@@ -123,7 +123,7 @@ class WatchSettings(Settings):
     )
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Address:
         """``listen``, read."""
         found = place_of(self.listen)
         assert found is not None  # noqa: S101 - it was checked

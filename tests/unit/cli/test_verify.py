@@ -18,7 +18,7 @@ from crossline.cli.main import run_command
 from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.policy.policy import load_policy
 from crossline.runtime.changes.rule_feed import DirectoryFeed
-from crossline.serve.decisions.values import Asked, Basis
+from crossline.serve.decisions.values import Basis, SubmittedRecord
 from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
@@ -102,7 +102,7 @@ def test_a_late_record_that_makes_a_figure(shop: Shop, verify: Verify) -> None:
     late = record(9, 0)
     shop.kept(
         ReceiptEntry(
-            Asked(2, "payments", "t9", b"", digest(late), 2),
+            SubmittedRecord(2, "payments", "t9", b"", digest(late), 2),
             {"decision_id": "d9", "stream": "payments", "record_id": "t9", "decision": "allow", "answered": "peek"},
         ),
         None,
@@ -332,7 +332,7 @@ def test_a_generator_is_a_log_as_well(tmp_path: Path, monkeypatch: pytest.Monkey
     basis = Basis("b", 1, policy.digest, decided["rules_digest"], in_force)
     others = [each["rule_id"] for each in decided["reasons"] if not each.get("standing")]
     assert others == ["card_declines"]
-    asked = Asked(1, "payments", mine[-1]["transaction_id"], b"", digest(mine[-1]), 1)
+    asked = SubmittedRecord(1, "payments", mine[-1]["transaction_id"], b"", digest(mine[-1]), 1)
     ledger = SqliteLedger("ledger.db")
     (kept,) = ledger.answer(
         [

@@ -10,7 +10,7 @@ from typing import Any
 from crossline.cli.main import run_command
 from crossline.rule_registry.directory import find_log, ruleset_of_log
 from crossline.runtime.changes.rule_feed import DirectoryFeed
-from crossline.serve.decisions.values import Asked, Basis
+from crossline.serve.decisions.values import Basis, SubmittedRecord
 from crossline.serve.ledger.receipts import ReceiptEntry
 from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import SqliteLedger
@@ -97,7 +97,7 @@ class Shop:
         given = {"decided_at": DECIDED_AT, "answered": "peek", "as_of": {"batch": 1, "age_ms": 5, "laid_over": 0}}
         decision = {**decisions[record_id], **given, **changes}
         body = next(each for each in RECORDS if each["id"] == record_id)
-        asked = Asked(1, "payments", record_id, b"", digest(body), 1)
+        asked = SubmittedRecord(1, "payments", record_id, b"", digest(body), 1)
         policy = self.config().policy
         rule = {"rule_id": "burst", "version": 1, "digest": self.rule_digest()}
         basis = Basis("b", 1, policy.digest, decision["rules_digest"], [rule])

@@ -16,7 +16,7 @@ from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.history import History
 from crossline.rule_registry.log_file import read_log
-from crossline.rule_registry.sources.holds import EndWish, HoldWish, Standing, check_hold, file_name, hold_name
+from crossline.rule_registry.sources.holds import EndWish, HoldState, HoldWish, check_hold, file_name, hold_name
 from crossline.rule_registry.sources.keys import HoldKey, key_of
 from crossline.rule_registry.sources.releases import release_text
 from crossline.rules.holds.placed_hold import PlacedHold
@@ -186,7 +186,7 @@ def test_what_is_asked_for_is_checked_before_it_is_written(desk: Desk) -> None:
     """By the same code as what is taken up, with the clock of whoever asks."""
     desk.write("r.yaml", BURST)
     desk.start()
-    standing = Standing(desk.streams, History(read_log(log_path(desk.folder, "p"))))
+    standing = HoldState(desk.streams, History(read_log(log_path(desk.folder, "p"))))
     check_hold(wish(), standing, 999_999)
     with pytest.raises(
         PermanentError, match=r"found until 1970-01-01T00:16:40.000Z, which is past; expected an instant"

@@ -173,11 +173,13 @@ def test_what_a_rule_looks_at_counts_as_what_it_reads(desk: Desk) -> None:
     desk.write("a.yaml", rule("other"), formed(1, own, "n >= 3"))
     desk.write("b.yaml", over("reader", "formed"))
     desk.start()
-    looks = "m: {count: true, source_topic: 'rule:other', group_by: account, window: 1m}"
-    desk.write("a.yaml", rule("other"), formed(2, f"{own}, {looks}", "n >= 3 and m >= 1"))
+    side_inputs = "m: {count: true, source_topic: 'rule:other', group_by: account, window: 1m}"
+    desk.write("a.yaml", rule("other"), formed(2, f"{own}, {side_inputs}", "n >= 3 and m >= 1"))
     (refused,) = refusals(desk)
     assert "expected payments, since rule reader reads its hits" in refused
-    desk.write("a.yaml", rule("other"), formed(2, f"{own}, {looks.replace('account', 'amount')}", "n >= 3 and m >= 1"))
+    desk.write(
+        "a.yaml", rule("other"), formed(2, f"{own}, {side_inputs.replace('account', 'amount')}", "n >= 3 and m >= 1")
+    )
     assert len(refusals(desk)) == 1
     brought = "m: {count: true, group_by: amount, window: 1m}"
     desk.write("a.yaml", rule("other"), formed(2, f"{own}, {brought}", "n >= 3 and m >= 1"))

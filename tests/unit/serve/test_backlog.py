@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crossline.serve.backlog import lines_behind
-from crossline.serve.decisions.values import Place
+from crossline.serve.decisions.values import LogPosition
 
 FIRST, SECOND = "00000001.jsonl", "00000002.jsonl"
 
@@ -25,4 +25,4 @@ FIRST, SECOND = "00000001.jsonl", "00000002.jsonl"
 def test_lines_behind(tmp_path: Path, ends: dict[str, int], found: list[tuple[str, int, bytes]]) -> None:
     (tmp_path / FIRST).write_bytes(b"a\nbb\n")
     (tmp_path / SECOND).write_bytes(b"ccc\ntorn")
-    assert list(lines_behind(tmp_path, ends)) == [(Place(name, at), raw) for name, at, raw in found]
+    assert list(lines_behind(tmp_path, ends)) == [(LogPosition(name, at), raw) for name, at, raw in found]

@@ -16,7 +16,7 @@ from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.serve import backlog
 from crossline.serve.decisions.reconciliation import Reconciliation
 from crossline.serve.decisions.records import StreamRecords
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.recovery import MARK, ProgressFile, begin_of, take_up
 from crossline.settings.kafka import KafkaSourceSettings
@@ -35,12 +35,12 @@ class Replicas:
 
     def __init__(self) -> None:
         self.laid: dict[int, str] = {}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, LogPosition] = {}
 
-    def lay(self, asked: list[Asked]) -> None:
+    def lay(self, asked: list[SubmittedRecord]) -> None:
         self.laid |= {each.number: each.record_id for each in asked}
 
-    def placed(self, number: int, place: Place) -> None:
+    def placed(self, number: int, place: LogPosition) -> None:
         self.places[self.laid[number]] = place
 
 
@@ -97,10 +97,12 @@ def begun(folder: Path, source: Any, log_of: Any, answers: Ledger) -> tuple[int,
 def test_answers_whose_batches_came_while_no_api_was_there_are_held_to_them(tmp_path: Path) -> None:
     """Worked by hand: the process ended at batch 1. Batch 2 has a, at which no rule held, and b; none has c yet."""
 
-    async def put() -> list[Place]:
+    async def put() -> list[LogPosition]:
         log = FileRecordLog(tmp_path / "in", "id")
         await log.open()
-        asked = [Asked(n, "payments", name, payment(name), "", 0) for n, name in enumerate(("z", "a", "b", "c"))]
+        asked = [
+            SubmittedRecord(n, "payments", name, payment(name), "", 0) for n, name in enumerate(("z", "a", "b", "c"))
+        ]
         places = await log.append(asked)
         await log.close()
         return places
@@ -124,10 +126,12 @@ def test_answers_whose_batches_came_while_no_api_was_there_are_held_to_them(tmp_
 def test_a_process_that_ended_before_the_first_batch_is_gone_on_from(tmp_path: Path) -> None:
     """The pipeline's first batch comes before the next process looks: its answers are held to it all the same."""
 
-    async def put() -> list[Place]:
+    async def put() -> list[LogPosition]:
         log = FileRecordLog(tmp_path / "in", "id")
         await log.open()
-        places = await log.append([Asked(n, "payments", name, payment(name), "", 0) for n, name in enumerate("ab")])
+        places = await log.append(
+            [SubmittedRecord(n, "payments", name, payment(name), "", 0) for n, name in enumerate("ab")]
+        )
         await log.close()
         return places
 
@@ -141,7 +145,7 @@ def test_a_process_that_ended_before_the_first_batch_is_gone_on_from(tmp_path: P
 
 
 def test_over_a_topic_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stands = [(Place("p-0", n), payment(name), 100 + n) for n, name in enumerate(("z", "a", "b", "c"))]
+    stands = [(LogPosition("p-0", n), payment(name), 100 + n) for n, name in enumerate(("z", "a", "b", "c"))]
 
     def read_tail(_: Any, topic: str, ends: dict[str, int], *__: Any) -> list[Any]:
         assert topic == "p"
@@ -153,13 +157,13 @@ def test_over_a_topic_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     write(feed, 2, "p-0", 1, 3, "b")
     (tmp_path / MARK).write_bytes(b'{"batch": 1}')
     after, settling, replicas = begun(tmp_path, TOPIC, None, Ledger("a", "b", "c"))
-    assert (after, replicas.places) == (1, {"c": Place("p-0", 3)})
+    assert (after, replicas.places) == (1, {"c": LogPosition("p-0", 3)})
     assert revised_after(feed, after, settling, 2) == [("b", "block", 2), ("a", "allow", 2)]
 
 
 def topic_of(monkeypatch: pytest.MonkeyPatch, *names: str, away: int = 0) -> list[Any]:
     """A topic whose messages are about these; its brokers do not answer the first ``away`` times."""
-    stands = [(Place("p-0", n), payment(name), 100 + n) for n, name in enumerate(names)]
+    stands = [(LogPosition("p-0", n), payment(name), 100 + n) for n, name in enumerate(names)]
     asked: list[int] = []
 
     def read_tail(_: Any, __: str, ends: dict[str, int], *___: Any) -> list[Any]:
@@ -184,7 +188,7 @@ def test_over_a_topic_one_that_stands_twice_is_held_to_the_first(
     write(feed, 1, "p-0", 0, 1)
     (tmp_path / MARK).write_bytes(b'{"batch": 1}')
     after, settling, _ = begun(tmp_path, TOPIC, None, Ledger("a"))
-    settling.placed("payments", "a", Place("p-0", 2))  # as the outbox tells it
+    settling.placed("payments", "a", LogPosition("p-0", 2))  # as the outbox tells it
     write(feed, 2, "p-0", 1, 2)
     assert revised_after(feed, after, settling, 2) == [("a", "allow", 2)]
     assert settling.waiting == 0
@@ -214,9 +218,9 @@ def test_what_a_topic_has_is_not_put_there_again(tmp_path: Path, monkeypatch: py
         given = (reader, ProgressFile(tmp_path), Ledger(), settling, Replicas())
         try:
             await take_up({"payments": TOPIC}, {"payments": log}, records, *given)  # type: ignore[arg-type]
-            again = Asked(1, "payments", "a", payment("a"), "", 0)
-            assert await log.put(again) == Place("p-0", 1)
-            assert await log.append([again, again]) == [Place("p-0", 1)] * 2
+            again = SubmittedRecord(1, "payments", "a", payment("a"), "", 0)
+            assert await log.put(again) == LogPosition("p-0", 1)
+            assert await log.append([again, again]) == [LogPosition("p-0", 1)] * 2
         finally:
             await reader.close()
             await log.close()

@@ -18,7 +18,7 @@ from crossline.io.feed.files import write_batch
 from crossline.io.postgres.client import DatabaseAddress
 from crossline.serve.decisions.adapters import SqliteReads
 from crossline.serve.decisions.reconciliation import Reconciliation
-from crossline.serve.decisions.values import Place as At
+from crossline.serve.decisions.values import LogPosition as At
 from crossline.serve.feed.reader import FeedReader
 from crossline.serve.ledger.group import LedgerGroup
 from crossline.serve.ledger.postgres.ledger import PostgresLedger

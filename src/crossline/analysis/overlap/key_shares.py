@@ -92,7 +92,7 @@ def possible_keys(claims: RuleClaims) -> list[Key]:
 def _values(claims: RuleClaims, name: str) -> Sequence[KeyValue]:
     """Those that a field of the key may have; none where that is not known."""
     column = claims.spec.columns.get(name)
-    if column is None or claims.rule.reading.looks:
+    if column is None or claims.rule.reading.side_inputs:
         return ()
     kinds = {"string": str, "integer": int, "boolean": bool}
     wanted = kinds.get(column.kind)

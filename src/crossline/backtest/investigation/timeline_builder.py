@@ -173,7 +173,7 @@ def _lanes(runner: VariantRunner, alert: Alert, program: Program) -> tuple[Lane,
         return tuple(Lane(step.name, found.get(step.name, 0), step.times) for step in program.sequence.steps)
     if runner.rule.rule_type == "correlation":
         context = alert["evidence"].get("context") or {}
-        other = next((look.source for look in runner.rule.reading.looks), "context")
+        other = next((look.source for look in runner.rule.reading.side_inputs), "context")
         return Lane(runner.rule.reading.judges, 1), Lane(other, len(context.get("record_ids", ())))
     return ()
 

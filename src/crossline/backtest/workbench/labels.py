@@ -22,7 +22,7 @@ from crossline.backtest.workbench.case_labels import is_database, labels_in
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import shown
-from crossline.basics.texts.separators import header_said
+from crossline.basics.texts.separators import header_text
 from crossline.io.stores.factory import in_a_database, labels_of
 
 _TRUE = {"true", "1", "yes", "y", "t"}
@@ -118,12 +118,12 @@ def _id(row: Mapping[str, Any], names: Collection[str], where: str) -> str:
     given = [str(each) for each in row]
     if any(name in row for name in names):
         raise UsageError(f"{where}: found no id in {' or '.join(names)}; expected the record's id")
-    raise UsageError(f"{where}: expected the record's id in {' or '.join(names)}; {header_said(given, names)}")
+    raise UsageError(f"{where}: expected the record's id in {' or '.join(names)}; {header_text(given, names)}")
 
 
 def _is_fraud(row: Mapping[str, Any], where: str) -> bool:
     if _IS_FRAUD not in row:
-        raise UsageError(f"{where}: expected {_IS_FRAUD}; {header_said([str(each) for each in row], (_IS_FRAUD,))}")
+        raise UsageError(f"{where}: expected {_IS_FRAUD}; {header_text([str(each) for each in row], (_IS_FRAUD,))}")
     text = str(row[_IS_FRAUD]).strip().lower()
     if text not in _TRUE | _FALSE:
         raise UsageError(f"{where}: {_IS_FRAUD}: found {shown(row[_IS_FRAUD])}; expected true or false, 1 or 0")

@@ -29,7 +29,7 @@ class Report:
         """Tell what stands at ``span``, with ``more`` about it, and what was ``expected`` there."""
         self._found.append((span.start, Finding(self.path, self.quote(span) + more, expected, hint)))
 
-    def tells_of(self, span: Span) -> bool:
+    def has_finding_at(self, span: Span) -> bool:
         """Whether something is told of what begins where ``span`` does."""
         return any(start == span.start for start, _ in self._found)
 

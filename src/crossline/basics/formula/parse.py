@@ -51,7 +51,7 @@ def parse(names: Collection[str], report: Report) -> Skeleton | None:
             return skeleton
         report.add(skeleton, f"{_VALUE}; and brackets around what begins with not")
     for token, following in zip(tokens, [*tokens[1:], None], strict=False):
-        if not token.name or report.tells_of(token.span):
+        if not token.name or report.has_finding_at(token.span):
             continue
         if following is not None and following.text == "(":
             if token.name not in SIGNATURES:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SubmittedRecord:
     """A record that somebody asks about.
 
     ``number``: counts those of this process, in their order. ``raw``: its JSON, one line without its end. ``digest``:
@@ -22,14 +22,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed(Asked):
+class KeyedSubmission(SubmittedRecord):
     """A record whose ``raw`` is no JSON, so that nobody else can tell its ``key``; None: it has none."""
 
     key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPosition:
     """Where a record stands in its stream: byte or offset ``at`` of ``log`` (a file's name, or topic-partition)."""
 
     log: str

@@ -7,7 +7,7 @@ time elsewhere. Ingest time is what it was.
 
 from __future__ import annotations
 
-from crossline.basics.streams.inputs import MetSpec, Reading, rule_of, spec_like
+from crossline.basics.streams.inputs import JoinedSpec, Reading, rule_of, spec_like
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.texts.problems import Finding, nearest, one_of, shown
 
@@ -28,7 +28,7 @@ def plan_name(stream: str, clock: str) -> str:
     return f"{stream}@{clock}"
 
 
-def clock_spec(spec: StreamSpec) -> MetSpec:
+def clock_spec(spec: StreamSpec) -> JoinedSpec:
     """What records look like on another clock."""
     return spec_like(spec, {**spec.columns, EVENT: FieldSpec("integer")}, {})
 

@@ -47,7 +47,7 @@ def several_of(source: str) -> tuple[str, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SideInput:
     """Records beside those that are judged; ``keys``: fields of the key that have other names there (here, there)."""
 
     source: str
@@ -70,22 +70,24 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """``judged``: whose records a rule judges. ``looks``: what its figures are of besides.
+    """``judged``: whose records a rule judges. ``side_inputs``: what its figures are of besides.
 
-    ``brought``: what figures of other keys than its own are of, which are told before and brought to the record.
+    ``cross_key``: what figures of other keys than its own are of, which are told before and brought to the record.
     ``holds``: it is that of a hold (``rules/holds/hold.py``), whose records meet apart from those of rules.
     """
 
     judged: tuple[str, ...]
-    looks: tuple[Look, ...] = ()
-    brought: tuple[Reading, ...] = ()
+    side_inputs: tuple[SideInput, ...] = ()
+    cross_key: tuple[Reading, ...] = ()
     holds: bool = False
 
     @property
     def name(self) -> str:
         """The stream where that is all it reads; else a name that no stream has."""
-        name = "+".join([self.judges, *(look.name for look in self.looks)]) + (_HOLD if self.holds else "")
-        return f"{name}@[{','.join(each.name for each in self.brought)}]" if self.brought else name
+        name = "+".join([self.judges, *(side_input.name for side_input in self.side_inputs)]) + (
+            _HOLD if self.holds else ""
+        )
+        return f"{name}@[{','.join(each.name for each in self.cross_key)}]" if self.cross_key else name
 
     @property
     def judges(self) -> str:
@@ -95,8 +97,8 @@ class Reading:
     @property
     def sources(self) -> tuple[str, ...]:
         """All that it reads."""
-        brought = (source for each in self.brought for source in each.sources)
-        return tuple(dict.fromkeys((*self.judged, *(look.source for look in self.looks), *brought)))
+        cross_key = (source for each in self.cross_key for source in each.sources)
+        return tuple(dict.fromkeys((*self.judged, *(side_input.source for side_input in self.side_inputs), *cross_key)))
 
     @property
     def said(self) -> str:
@@ -105,17 +107,17 @@ class Reading:
         return f"{', '.join(first)} and {last}" if first else last
 
     @property
-    def told_once(self) -> bool:
+    def judged_once(self) -> bool:
         """Whether no record is judged again: what is taken off a risk score was part of it until then."""
         return any(several_of(source) is not None for source in self.sources)
 
     @property
     def single(self) -> bool:
         """Whether it is one stream, or the hits of one rule, as they are."""
-        return len(self.judged) == 1 and not self.looks and not self.brought
+        return len(self.judged) == 1 and not self.side_inputs and not self.cross_key
 
 
-def said_column(name: str) -> str:
+def column_text(name: str) -> str:
     """A column of a wide table as a person calls it: ``rate of fx_rates`` for one of another stream."""
     _, source, field = name.split(_APART) if name.count(_APART) == 2 else ("", "", name)
     return f"{field} of {source.partition('(')[0]}" if source else name
@@ -125,7 +127,7 @@ def _quoted(field: str) -> str:
     return field if _PLAIN.fullmatch(field) else json.dumps(field)
 
 
-class MetSpec(StreamSpec):
+class JoinedSpec(StreamSpec):
     """The records that a rule judges, beside ``others``, by source, that its figures look at.
 
     Where they are of several streams, they need not have the fields that the id and the times of the first have.
@@ -146,7 +148,7 @@ class MetSpec(StreamSpec):
 
 def spec_of(spec: StreamSpec, source: str | None) -> StreamSpec:
     """What the records of ``source`` look like, among those of ``spec``; of None those that are judged."""
-    return spec.known.get(source, spec) if isinstance(spec, MetSpec) and source is not None else spec
+    return spec.known.get(source, spec) if isinstance(spec, JoinedSpec) and source is not None else spec
 
 
 def nested(flat: Mapping[str, str]) -> dict[str, object]:
@@ -161,11 +163,11 @@ def nested(flat: Mapping[str, str]) -> dict[str, object]:
     return found
 
 
-def spec_like(spec: StreamSpec, columns: Mapping[str, FieldSpec], others: Mapping[str, StreamSpec]) -> MetSpec:
+def spec_like(spec: StreamSpec, columns: Mapping[str, FieldSpec], others: Mapping[str, StreamSpec]) -> JoinedSpec:
     """``spec`` with other ``columns``, beside ``others``."""
     fields = nested({name: str(each) for name, each in columns.items()})
     given = {"fields": fields, "enrich": {}, "others": others}
-    return MetSpec.model_validate({**spec.model_dump(mode="json", by_alias=True), **given})
+    return JoinedSpec.model_validate({**spec.model_dump(mode="json", by_alias=True), **given})
 
 
 def written_reading(body: Mapping[str, object]) -> Reading | None:

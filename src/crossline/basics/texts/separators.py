@@ -9,7 +9,7 @@ from crossline.basics.texts.problems import listed, nearest, shown
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-def header_said(names: Sequence[str], wanted: Collection[str], known: Collection[str] = ()) -> str:
+def header_text(names: Sequence[str], wanted: Collection[str], known: Collection[str] = ()) -> str:
     """``found columns a, b``, and what would help: ``names`` as they were parted by commas lack one of ``wanted``.
 
     ``known``: names that are meant as they stand.

@@ -184,7 +184,7 @@ def _read(
     stop_ms = reach.since_ms - reach.slack_ms
     with ExitStack() as stack:
         back = back_of(stored, stream, origin, spec, until_s, stack, came_ms)
-        for looks, row in enumerate(back.rows(())):
+        for side_inputs, row in enumerate(back.rows(())):
             if row is not None:
                 at_ms = event_ms(spec.event_time, row.fields)
                 if at_ms is not None:
@@ -194,7 +194,7 @@ def _read(
             if old >= OLD_MAX or (reach.alone and read.met):
                 read.reached = True
                 break
-            if len(read.rows) >= RECORDS_MAX or ((row is None or looks % _LOOK_EACH == 0) and _over(until_s)):
+            if len(read.rows) >= RECORDS_MAX or ((row is None or side_inputs % _LOOK_EACH == 0) and _over(until_s)):
                 break
         else:
             read.reached = True

@@ -183,8 +183,12 @@ def others_of(own: str, origin: RecordOrigin, body: Mapping[str, Any] | None) ->
     rule = read_rule(dict(body))[0] if body is not None else None
     if rule is None:
         return {}
-    looks = {look.source: dict(look.keys) for look in rule.reading.looks}
-    known = {source: looks.get(source, {}) for source in (*looks, *rule.reading.sources) if rule_of(source) is None}
+    side_inputs = {look.source: dict(look.keys) for look in rule.reading.side_inputs}
+    known = {
+        source: side_inputs.get(source, {})
+        for source in (*side_inputs, *rule.reading.sources)
+        if rule_of(source) is None
+    }
     if any(rule_of(source) is not None for source in rule.reading.sources):
         known |= {stream: {} for stream in origin.streams if stream not in known}
     return {stream: keys for stream, keys in known.items() if stream != own and stream in origin.streams}

@@ -17,7 +17,7 @@ from crossline.cli.terminal import write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.sources.folders import release_in_folder
 from crossline.rule_registry.sources.ownership import user_name
-from crossline.rule_registry.sources.releases import key_said, release_text
+from crossline.rule_registry.sources.releases import key_text, release_text
 from crossline.rules.holds.release import release_key
 
 
@@ -57,7 +57,7 @@ def release(
     if as_json:
         write_lines([orjson.dumps({"rule_id": rule_id, "released": dict(wanted), "reason": why, "who": who})])
     else:
-        typer.echo(f"{rule_id}, {key_said(wanted)}: released by {who}; effective when a pipeline takes it up")
+        typer.echo(f"{rule_id}, {key_text(wanted)}: released by {who}; effective when a pipeline takes it up")
 
 
 def key_given(texts: Sequence[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from crossline.cli.terminal import Listing
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.outcomes.overview import IN_FORCE, Row, instant
 from crossline.rule_registry.publish import Written
-from crossline.rule_registry.sources.releases import key_said
+from crossline.rule_registry.sources.releases import key_text
 from crossline.rules.holds.release import release_key
 
 _UNCHANGED = "unchanged"
@@ -88,7 +88,7 @@ def _key(event: RuleEvent) -> str:
     """Which key is held, or held no more."""
     if event.key is None:
         return ""
-    key = key_said(release_key(event.key))
+    key = key_text(release_key(event.key))
     return f"{key}: {event.action} until {instant(event.until_ms)}" if event.event == "held" else key
 
 

@@ -29,7 +29,7 @@ from crossline.rule_registry.sources.hold_placement import check_asked, check_id
 from crossline.rule_registry.sources.holds import EndWish, HoldWish, hold_name
 from crossline.rule_registry.sources.keys import AUTHOR, HOST, WHO, ListKey, key_of
 from crossline.rule_registry.sources.principals import ALPHABET, name_problem, principal_of
-from crossline.rule_registry.sources.releases import key_said
+from crossline.rule_registry.sources.releases import key_text
 from crossline.rule_registry.sources.rule_publisher import Message, TopicPublisher, as_if_published
 from crossline.rule_registry.sources.topic import TopicPublications, rule_name
 from crossline.rules.figure_tables import SharedFigure
@@ -165,7 +165,7 @@ def release_there(
             write_lines([orjson.dumps({**body, **sent})])
         else:
             to = f"sent to topic {place.settings.topic} by {place.who}"
-            sys.stdout.write(f"{rule_id}, {key_said(key)}: released, {to}; {_TAKEN_UP}\n")
+            sys.stdout.write(f"{rule_id}, {key_text(key)}: released, {to}; {_TAKEN_UP}\n")
 
 
 def ask_there(wish: HoldWish | EndWish, pipeline: Path, as_: str | None, now_ms: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from crossline.cli.serve.setting import serve_settings
 from crossline.io.objects.location import is_uri
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.serve import ServeSettings
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 # New objects between two looks at the young ones; each tenth of these looks further, each hundredth of those at all.
 GC_THRESHOLDS = 20_000, 10, 100
@@ -116,7 +116,7 @@ def _spare_pauses() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _report_start(config: PipelineConfig, place: Place, *, as_json: bool) -> None:
+def _report_start(config: PipelineConfig, place: Address, *, as_json: bool) -> None:
     settings = config.serve
     assert settings is not None  # noqa: S101 - it was checked
     url = f"{'http' if settings.tls is None else 'https'}://{place}"

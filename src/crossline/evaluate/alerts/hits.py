@@ -19,7 +19,7 @@ from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
 from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 from crossline.plan.spaces import ComparisonPlan, FormulaPlan
-from crossline.plan.stream_join import read_log
+from crossline.plan.stream_join import joined_log_of
 from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, LateContextHit
@@ -143,7 +143,7 @@ def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | N
 
 def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:
     """The stream that a ``log`` of the plan is of in the end, and what it is called there."""
-    return read_log(log, plan.base) if plan.met is None else plan.met.origin(log)
+    return joined_log_of(log, plan.base) if plan.met is None else plan.met.origin(log)
 
 
 def record_and_alert_of(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:

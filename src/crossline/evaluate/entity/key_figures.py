@@ -101,6 +101,6 @@ def _elsewhere(plan: StreamPlan, store_plan: StorePlan, now_ms: int) -> Iterator
     """The cross-key figures of formulas: they need the other key, which this key does not determine."""
     kernel = store_plan.plan
     for line, versions in zip(kernel.formulas, store_plan.versions[len(kernel.lines) :], strict=bool(kernel.formulas)):
-        if line.brought and is_queried(plan, line, versions[0].rule, now_ms):
-            names = ", ".join(dict.fromkeys(each.name for each in line.brought))
+        if line.cross_key_inputs and is_queried(plan, line, versions[0].rule, now_ms):
+            names = ", ".join(dict.fromkeys(each.name for each in line.cross_key_inputs))
             yield Unanswered(line.rule_id, f"{names}: of another key, which a record would say")

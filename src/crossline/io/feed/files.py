@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import StateError
-from crossline.basics.streams.api_record import Place
+from crossline.basics.streams.api_record import LogPosition
 
 SCHEMA_VERSION = 1
 SUFFIX = ".jsonl"
@@ -103,7 +103,7 @@ class FeedBatch:
             at += count
         raise ValueError(f"found {name!r}, expected one of {', '.join(SECTIONS)}")
 
-    def covers(self, stream: str, place: Place) -> bool:
+    def covers(self, stream: str, place: LogPosition) -> bool:
         """Whether the record at ``place`` is in this batch, or in one before it."""
         ends = self.head["ends"].get(stream, {})
         end = ends.get(place.log)
@@ -114,7 +114,7 @@ class FeedBatch:
         mine = _number(place.log)
         return mine is not None and any(mine < (_number(log) or 0) for log in numbered)
 
-    def has(self, stream: str, place: Place) -> bool:
+    def has(self, stream: str, place: LogPosition) -> bool:
         """Whether the record at ``place`` is in this batch itself."""
         begin = self.head["begins"].get(stream, {}).get(place.log, 0)
         end = self.head["ends"].get(stream, {}).get(place.log, 0)

@@ -15,7 +15,7 @@ import orjson
 
 from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import UsageError
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 from crossline.io.recordlog.segments import Segments, segment_name
 
 SEGMENT_BYTES = 64 << 20
@@ -26,8 +26,8 @@ GROUP_BYTES_MAX = 4 << 20  # that are synced at once
 class _Call:
     """A call of ``append``; its ``future`` belongs to the caller's event loop."""
 
-    asked: Sequence[Asked]
-    future: asyncio.Future[list[Place]]
+    asked: Sequence[SubmittedRecord]
+    future: asyncio.Future[list[LogPosition]]
 
     @property
     def size(self) -> int:
@@ -85,7 +85,7 @@ class FileRecordLog:
         """
         await self._called(())
 
-    async def append(self, asked: Sequence[Asked]) -> list[Place]:
+    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
         """Put the records there, in their order; where each stands, once all are on the disk.
 
         A record whose id is there already is not put there again: its place is that of the first. Where the call is
@@ -107,7 +107,7 @@ class FileRecordLog:
             self._calls.put(None)
             await asyncio.to_thread(thread.join)
 
-    async def _called(self, asked: Sequence[Asked]) -> list[Place]:
+    async def _called(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
         if self._closed:
             raise UsageError(f"the log {self._segments.folder} is closed")
         if self._thread is None:
@@ -137,12 +137,12 @@ class FileRecordLog:
         self._segments.close()
 
     def _serve(self, calls: Sequence[_Call]) -> None:
-        result: list[Place] | BaseException
+        result: list[LogPosition] | BaseException
         try:
             self._segments.open()
             lines = [(each.record_id, each.raw) for call in calls for each in call.asked]
             spots = self._segments.append(lines) if lines else []
-            result = [Place(segment_name(number), at) for number, at in spots]
+            result = [LogPosition(segment_name(number), at) for number, at in spots]
         except BaseException as error:  # noqa: BLE001 - goes to the callers; the next call may succeed
             result = error
         at = 0
@@ -153,7 +153,7 @@ class FileRecordLog:
                 call.future.get_loop().call_soon_threadsafe(_answer, call.future, mine)
 
 
-def _answer(future: asyncio.Future[list[Place]], result: list[Place] | BaseException) -> None:
+def _answer(future: asyncio.Future[list[LogPosition]], result: list[LogPosition] | BaseException) -> None:
     if future.done():  # it was cancelled
         return
     if isinstance(result, BaseException):

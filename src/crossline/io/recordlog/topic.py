@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from crossline.basics.errors import SourceError, UsageError
-from crossline.basics.streams.api_record import Asked, Keyed, Place
+from crossline.basics.streams.api_record import KeyedSubmission, LogPosition, SubmittedRecord
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.io.kafka.client_factory import client_of
 from crossline.io.kafka.errors import sink_error_of
@@ -62,7 +62,7 @@ class KafkaRecordLog:
         environment: Where passwords are.
         timeout_ms: After which a record that was not acknowledged is given up.
         options: Further options of the client, by librdkafka's names; those of ``settings`` are for who reads.
-        encoded: Records come as ``Keyed``, in the topic's own form.
+        encoded: Records come as ``KeyedSubmission``, in the topic's own form.
 
     Raises:
         UsageError: the stream's records are of Avro, or the client refuses its settings.
@@ -95,11 +95,11 @@ class KafkaRecordLog:
         self._settings = {**timed, **_SIZES, **client, **options, **_SETTINGS}
         self._producer: Producer = client_of(Producer, self._settings)
         self._retired: list[Producer] = []
-        self._known: OrderedDict[str, asyncio.Future[Place]] = OrderedDict()
+        self._known: OrderedDict[str, asyncio.Future[LogPosition]] = OrderedDict()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def know(self, record_id: str, place: Place) -> None:
+    def know(self, record_id: str, place: LogPosition) -> None:
         """Note a record of an earlier process: a record of this id is not put there again.
 
         Where one is in flight, its place counts, unless it fails. Call it from the event loop of the caller.
@@ -112,13 +112,13 @@ class KafkaRecordLog:
             known.set_result(place)
             self._keep(record_id, known)
 
-    def put(self, asked: Asked) -> asyncio.Future[Place]:
+    def put(self, asked: SubmittedRecord) -> asyncio.Future[LogPosition]:
         """Put a record there, behind those that were put before; its place, once it is acknowledged.
 
         Nobody waits for the acknowledgement of others: the client sends what comes meanwhile, and keeps the order. The
         future is the caller's alone. It raises as ``append`` does.
         """
-        mine: asyncio.Future[Place] = asyncio.get_running_loop().create_future()
+        mine: asyncio.Future[LogPosition] = asyncio.get_running_loop().create_future()
         try:
             self._begin()
         except UsageError as error:
@@ -127,7 +127,7 @@ class KafkaRecordLog:
             self._placed(asked).add_done_callback(lambda done: _hand_on(done, mine))
         return mine
 
-    async def append(self, asked: Sequence[Asked]) -> list[Place]:
+    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
         """Put the records there, in their order; where each stands, once all are acknowledged.
 
         A record whose id is there already is not put there again: its place is that of the first. Where the call is
@@ -143,7 +143,7 @@ class KafkaRecordLog:
         for each in found:
             if isinstance(each, BaseException):
                 raise each
-        return [each for each in found if isinstance(each, Place)]
+        return [each for each in found if isinstance(each, LogPosition)]
 
     async def close(self) -> None:
         """Wait for what was not acknowledged yet, ten seconds at most; safe to call twice."""
@@ -162,19 +162,19 @@ class KafkaRecordLog:
             self._thread = threading.Thread(target=self._poll, name="record-topic", daemon=True)
             self._thread.start()
 
-    def _placed(self, asked: Asked) -> asyncio.Future[Place]:
+    def _placed(self, asked: SubmittedRecord) -> asyncio.Future[LogPosition]:
         known = self._known.get(asked.record_id)
         if known is not None:
             return known
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Place] = loop.create_future()
+        future: asyncio.Future[LogPosition] = loop.create_future()
         future.add_done_callback(lambda done: self._forget(asked.record_id, done))
         self._keep(asked.record_id, future)
         producer = self._producer
 
         def answered(error: KafkaError | None, message: Message) -> None:
             with suppress(RuntimeError):  # the event loop of the caller is closed
-                place = Place(f"{self._topic}-{message.partition()}", message.offset())
+                place = LogPosition(f"{self._topic}-{message.partition()}", message.offset())
                 loop.call_soon_threadsafe(self._settle, future, error, place, producer)
 
         try:
@@ -191,20 +191,20 @@ class KafkaRecordLog:
             future.set_exception(UsageError(f"record {asked.record_id!r}: found no JSON of a record: {error}"))
         return future
 
-    def _keep(self, record_id: str, future: asyncio.Future[Place]) -> None:
+    def _keep(self, record_id: str, future: asyncio.Future[LogPosition]) -> None:
         """The last one that is known; the first that was goes, where there are too many."""
         self._known[record_id] = future
         self._known.move_to_end(record_id)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 
-    def _forget(self, record_id: str, done: asyncio.Future[Place]) -> None:
+    def _forget(self, record_id: str, done: asyncio.Future[LogPosition]) -> None:
         """Forget a failed record: whether it was stored is unknown, so a retry puts it there again."""
         if (done.cancelled() or done.exception() is not None) and self._known.get(record_id) is done:
             del self._known[record_id]
 
-    def _key_of(self, asked: Asked) -> bytes | None:
-        if isinstance(asked, Keyed):
+    def _key_of(self, asked: SubmittedRecord) -> bytes | None:
+        if isinstance(asked, KeyedSubmission):
             return asked.key
         document = orjson.loads(asked.raw)
         if not isinstance(document, dict):
@@ -212,7 +212,7 @@ class KafkaRecordLog:
         return message_key(document, self._key)
 
     def _settle(
-        self, future: asyncio.Future[Place], error: KafkaError | None, place: Place, producer: Producer
+        self, future: asyncio.Future[LogPosition], error: KafkaError | None, place: LogPosition, producer: Producer
     ) -> None:
         if error is not None:
             self._replace_where_fatal(error, producer)
@@ -246,7 +246,7 @@ class KafkaRecordLog:
             producer.flush(_POLL_S)
 
 
-def _hand_on(done: asyncio.Future[Place], mine: asyncio.Future[Place]) -> None:
+def _hand_on(done: asyncio.Future[LogPosition], mine: asyncio.Future[LogPosition]) -> None:
     """What became of ``done`` becomes of ``mine``, whose caller may be gone."""
     if mine.done():
         return

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from crossline.basics.errors import SourceError
-from crossline.basics.streams.api_record import Place
+from crossline.basics.streams.api_record import LogPosition
 from crossline.io.kafka.client import SILENT, librdkafka_settings
 from crossline.settings.kafka import KafkaSourceSettings
 
@@ -29,7 +29,7 @@ def read_tail(
     within_s: float = WITHIN_S,
     wanted: Callable[[bytes], bool] = lambda _: True,
     until: Mapping[str, int] = NOWHERE,
-) -> list[tuple[Place, bytes, int]]:
+) -> list[tuple[LogPosition, bytes, int]]:
     """The records of ``topic`` behind ``ends`` (by topic-partition, an offset), by partition in their order.
 
     Of each its place, its value, and its time in epoch ms; without tombstones. Up to where the topic ends now, ``most``
@@ -41,7 +41,7 @@ def read_tail(
     until_s = time.monotonic() + within_s
     security = librdkafka_settings(settings.brokers, settings.security, environment)
     own = {"group.id": "crossline-tail", "enable.auto.commit": False, "enable.partition.eof": False}
-    found: list[tuple[Place, bytes, int]] = []
+    found: list[tuple[LogPosition, bytes, int]] = []
     try:
         with closing(Consumer({**security, **own}, logger=SILENT)) as consumer:
             stretches = _stretches(consumer, topic, ends, until_s)
@@ -57,7 +57,7 @@ def read_tail(
                     number, at = int(message.partition() or 0), int(message.offset() or 0)
                     value = message.value()
                     if value is not None and number in left and at < left[number][1] and wanted(bytes(value)):
-                        found.append((Place(f"{topic}-{number}", at), bytes(value), message.timestamp()[1]))
+                        found.append((LogPosition(f"{topic}-{number}", at), bytes(value), message.timestamp()[1]))
                 for each in consumer.position([TopicPartition(topic, number) for number in left]):
                     if each.offset >= left[each.partition][1]:  # also where transactions left nothing to read
                         del left[each.partition]
@@ -106,12 +106,12 @@ class TopicSearch:
         except KafkaException as error:
             raise SourceError(f"topic {self.topic} cannot be read now: {error.args[0].str()}") from None
 
-    def find(self, ends: Mapping[str, int], raw: bytes) -> Place | None:
+    def find(self, ends: Mapping[str, int], raw: bytes) -> LogPosition | None:
         """The first place behind ``ends`` where ``raw`` stands; None: up to where the topic ends now it does not."""
         found = read_tail(self.settings, self.topic, ends, self.environment, 1, self.within_s, raw.__eq__)
         return found[0][0] if found else None
 
-    def has(self, place: Place, raw: bytes) -> bool:
+    def has(self, place: LogPosition, raw: bytes) -> bool:
         """Whether ``raw`` is what stands at ``place``."""
         ends = {**self.ends(), place.log: place.at}
         until = {**ends, place.log: place.at + 1}

@@ -12,7 +12,7 @@ import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.basics.errors import RetryableError
-from crossline.settings.watch import LOOPBACK, Place
+from crossline.settings.watch import LOOPBACK, Address
 
 WAIT_S = 2.0
 BYTES_MAX = 16 << 20
@@ -59,12 +59,12 @@ class Scrape:
         return frozenset(dict(labels).get("pipeline", "") for labels in self.samples.get("crossline_build_info", {}))
 
 
-def scrape(place: Place, pipeline: str, now_ms: int) -> Scrape:
+def scrape(place: Address, pipeline: str, now_ms: int) -> Scrape:
     """The figures of the run of ``pipeline``. Waits for the network: for a thread.
 
     Raises RetryableError where no run answers at ``place``, or that of another pipeline.
     """
-    where = str(Place(_EVERYWHERE.get(place.host, place.host), place.port))
+    where = str(Address(_EVERYWHERE.get(place.host, place.host), place.port))
     try:
         samples = _samples(_asked(f"http://{where}/metrics").decode())
         said: dict[str, Any] = orjson.loads(_asked(f"http://{where}/readyz"))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from crossline.basics.errors import UsageError
 from crossline.logs import get_logger
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 REQUEST_S_MAX = 10.0  # that a client may take to say what it wants and to take the answer, all in all
 CLIENTS_MAX = 64  # at once: each has a thread and a file of this process
@@ -35,7 +35,7 @@ class HttpPage:
 Pages = Mapping[str, Callable[[str], HttpPage]]
 
 
-def _of_watch(place: Place, reason: str) -> UsageError:
+def _of_watch(place: Address, reason: str) -> UsageError:
     return UsageError(
         f"watch: cannot listen at {place}: {reason}; end what listens there, or name another place "
         "(watch.listen of the pipeline file)"
@@ -48,14 +48,14 @@ class HttpListener:
     Raises what ``refused`` makes of the place and a reason (a UsageError) where it is taken, or none of this machine.
     """
 
-    def __init__(self, place: Place, pages: Pages, refused: Callable[[Place, str], Exception] = _of_watch) -> None:
+    def __init__(self, place: Address, pages: Pages, refused: Callable[[Address, str], Exception] = _of_watch) -> None:
         try:
             self._server = _server(place, pages)
         except (OSError, OverflowError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise refused(place, reason) from None
         host, port = self._server.server_address[:2]
-        self.place = Place(str(host), int(port))
+        self.place = Address(str(host), int(port))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="watch", daemon=True)
         self._thread.start()
 
@@ -66,7 +66,7 @@ class HttpListener:
         self._thread.join()
 
 
-def _server(place: Place, pages: Pages) -> ThreadingTCPServer:
+def _server(place: Address, pages: Pages) -> ThreadingTCPServer:
     class Handler(_Handler):
         known = pages
 

@@ -20,7 +20,7 @@ from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.run_figures import RunFigures
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
-from crossline.settings.watch import Place, WatchSettings
+from crossline.settings.watch import Address, WatchSettings
 
 ASK_EVERY_S = 5.0  # Java whether the query lives, brokers what waits
 
@@ -82,7 +82,7 @@ class RunWatch:
             log.warning("other machines reach the watch, which has no authentication", at=str(self.place))
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Address:
         """Where it listens."""
         return self._listener.place
 

@@ -22,7 +22,7 @@ from crossline.rule_registry.rows.segments import RAW, Begins, Change, Header, S
 from crossline.rule_registry.table_log import forms_in, write_rows
 from crossline.settings.tables import KeyFormat
 
-_TOLD_MAX = 5
+_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Declared:
         """Messages that were good once, as rows. Raises StateError where they do not fit how it is declared now."""
         read = self.read(raw, lenient=True)
         if read.refused:
-            told = "; ".join(list(read.refused.values())[:_TOLD_MAX])
+            told = "; ".join(list(read.refused.values())[:_SHOWN_MAX])
             raise StateError(
                 f"table {self.form.name} is declared in a way that {len(read.refused):,} rows of its earlier content "
                 f"do not fit, which records may still meet: {told}\n"

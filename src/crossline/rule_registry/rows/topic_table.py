@@ -74,7 +74,7 @@ class RowChange:
 
 
 @dataclass(slots=True)
-class _Untold:
+class _PendingReport:
     """What was logged and not told yet: a table that changes each second is told of each minute."""
 
     since_s: float
@@ -108,7 +108,7 @@ class TopicTable:
     _ready: RowChange | None = None
     _taken_s: float = float("-inf")
     _pause_s: float = PAUSE_S
-    _untold: _Untold | None = None
+    _pending: _PendingReport | None = None
     _feature_query: bool = False  # what ``events`` gave last has all that was untold
     _trouble: str | None = None
     _there: set[bytes] | None = None  # keys that the topic has, where it is read again
@@ -190,26 +190,26 @@ class TopicTable:
 
     def events(self, change: RowChange, now_ms: int) -> list[RuleEvent]:
         """What there is to tell: of a table that changes all the time once a minute, with how much it was."""
-        untold = self._counted(change)
-        room = max(0, REFUSED_TOLD_MAX - (0 if self._untold is None else self._untold.refusals))
+        pending = self._counted(change)
+        room = max(0, REFUSED_TOLD_MAX - (0 if self._pending is None else self._pending.refusals))
         events = self._refusals(change.refused[:room], now_ms)
-        self._feature_query = self._tell_now(untold)
+        self._feature_query = self._report_now(pending)
         if not self._feature_query:
             return events
-        if untold.put or untold.taken:
-            text = f"table {self.name}: {untold.put:,} rows put, {untold.taken:,} taken away"
-            events.append(self._changed(now_ms, text, untold.origin))
-        return events + self._more_refused(untold.refused - untold.refusals, now_ms)
+        if pending.put or pending.taken:
+            text = f"table {self.name}: {pending.put:,} rows put, {pending.taken:,} taken away"
+            events.append(self._changed(now_ms, text, pending.origin))
+        return events + self._more_refused(pending.refused - pending.refusals, now_ms)
 
     def take(self, change: RowChange, begins: Begins) -> None:
         """Note that it is in the log."""
         for _ in range(change.messages):
             self._waiting.popleft()
         self.log, self._reached = self.preview(change, begins), change.read
-        untold = self._counted(change)
+        pending = self._counted(change)
         if self._feature_query:
-            untold = _Untold(self.clock_s())
-        self._untold = untold
+            pending = _PendingReport(self.clock_s())
+        self._pending = pending
         self._ready, self._taken_s = None, self.clock_s()
 
     def preview(self, change: RowChange | None, begins: Begins) -> RowLog:
@@ -337,19 +337,19 @@ class TopicTable:
 
     @property
     def _due(self) -> bool:
-        untold = self._untold
-        return untold is not None and untold.any and self._tell_now(untold)
+        pending = self._pending
+        return pending is not None and pending.any and self._report_now(pending)
 
-    def _counted(self, change: RowChange) -> _Untold:
-        known = self._untold or _Untold(float("-inf"))
+    def _counted(self, change: RowChange) -> _PendingReport:
+        known = self._pending or _PendingReport(float("-inf"))
         taken, told = change.taken_away, min(known.refusals + len(change.refused), REFUSED_TOLD_MAX)
         origin = change.origin if len(change.rows) else known.origin
         put = known.put + len(change.rows) - taken
         refused = known.refused + len(change.refused)
-        return _Untold(known.since_s, put, known.taken + taken, refused, told, origin)
+        return _PendingReport(known.since_s, put, known.taken + taken, refused, told, origin)
 
-    def _tell_now(self, untold: _Untold) -> bool:
-        return self.clock_s() >= untold.since_s + TOLD_EVERY_S
+    def _report_now(self, pending: _PendingReport) -> bool:
+        return self.clock_s() >= pending.since_s + TOLD_EVERY_S
 
     def _changed(self, now_ms: int, text: str, origin: Origin) -> RuleEvent:
         event = RuleEvent("table_changed", now_ms, source=self.reader.topic, text=text, table_name=self.name)

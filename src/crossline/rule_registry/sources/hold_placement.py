@@ -18,8 +18,8 @@ from crossline.rule_registry.sources.holds import (
     BYTES_MAX,
     HOLDS,
     EndWish,
+    HoldState,
     HoldWish,
-    Standing,
     check_hold,
     file_name,
     hold_name,
@@ -39,7 +39,7 @@ def check_asked(config: PipelineConfig, histories: Collection[History], wish: Ho
         if config.policy is None:
             raise UsageError("found a pipeline without a policy, where nothing is decided; expected policy: FILE")
         for history in histories:
-            check_hold(wish, Standing(config.streams, history), now_ms)
+            check_hold(wish, HoldState(config.streams, history), now_ms)
     elif not any(wish.hold_id in history.placed for history in histories):
         raise PermanentError(f"found no hold {wish.hold_id}; expected one that is taken up: see crossline holds list")
 

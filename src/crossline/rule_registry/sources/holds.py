@@ -99,7 +99,7 @@ def name_in_folder(body: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HoldState:
     """What a hold is checked against: the streams, what is known of rules, and what is held already."""
 
     streams: Mapping[str, StreamSpec]
@@ -157,7 +157,7 @@ class Standing:
         return None
 
 
-def check_hold(wish: HoldWish, standing: Standing, now_ms: int) -> None:
+def check_hold(wish: HoldWish, standing: HoldState, now_ms: int) -> None:
     """Raise PermanentError where nothing can be held so."""
     problem = standing.problem(wish, now_ms)
     if problem is None and wish.until_ms <= now_ms:
@@ -204,7 +204,7 @@ def hold_events(
     ]
     wishes = [(name, content, _wish(name, content)) for name, content in fresh]
     for name, content, wish in sorted(wishes, key=lambda each: isinstance(each[2], EndWish)):
-        event = _event(wish, name, Standing(streams, history), now_ms, begins)
+        event = _event(wish, name, HoldState(streams, history), now_ms, begins)
         event = published_by(replace(event, source=name, digest=content.digest), content.origin)
         history.add(event)
         yield event
@@ -213,7 +213,7 @@ def hold_events(
 def _event(
     wish: HoldWish | EndWish | RefusedError,
     name: str,
-    standing: Standing,
+    standing: HoldState,
     now_ms: int,
     begins: Callable[[str], int | None],
 ) -> RuleEvent:

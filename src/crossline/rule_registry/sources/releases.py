@@ -29,7 +29,7 @@ BYTES_MAX = 16_384
 _FORM = "{rule_id, key, reason}, as crossline rules release writes it"
 
 
-def key_said(key: Key) -> str:
+def key_text(key: Key) -> str:
     """A key as people write it: ``account_id=a1``."""
     return ", ".join(f"{name}={value}" for name, value in key)
 
@@ -65,7 +65,7 @@ def release_problem(wish: Wish, rules: Mapping[int, Rule] | None) -> tuple[str, 
     keys = {tuple(sorted(rule.key_of_alerts)) for rule in holding}
     if tuple(name for name, _ in wish.key) not in keys:
         fields = listed(sorted(max(keys)), 20)
-        return f"the key {key_said(wish.key) or 'of no field'}", f"a value for each of {fields}, as alerts have them"
+        return f"the key {key_text(wish.key) or 'of no field'}", f"a value for each of {fields}, as alerts have them"
     return None
 
 

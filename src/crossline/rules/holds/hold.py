@@ -14,7 +14,7 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import Leaf
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.tree import Compare, Constant, Name
-from crossline.basics.streams.inputs import HIT, RULE, Look, Reading
+from crossline.basics.streams.inputs import HIT, RULE, Reading, SideInput
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Finding
 from crossline.basics.times import FOREVER_MS
@@ -42,7 +42,7 @@ class HoldRule(Rule):
     @property
     def reading(self) -> Reading:
         """The stream, and the rule's hits beside it."""
-        return Reading((self.stream,), (Look(f"{RULE}{self.held.rule_id}"),), holds=True)
+        return Reading((self.stream,), (SideInput(f"{RULE}{self.held.rule_id}"),), holds=True)
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:  # noqa: ARG002
         """None: it is made where it fits."""
@@ -52,7 +52,7 @@ class HoldRule(Rule):
         """A count of the version's alerts over the length of the hold."""
         feed = self.feed(defaults, self.key_fields)
         mine = Condition(Leaf(f"{HIT}.version", "==", self.version))
-        alerts = Feed(self.reading.looks[0].name, self.key_fields, feed.time_mode, mine, feed.allowed_lateness_ms)
+        alerts = Feed(self.reading.side_inputs[0].name, self.key_fields, feed.time_mode, mine, feed.allowed_lateness_ms)
         figure = Figure(alerts, "count", Window(self.held.hold or 0))
         return Program(feed, (figure,), FormulaPredicate((_ALERTS,), _HELD), Emission(delivered=False))
 

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import parse_conditions
-from crossline.basics.streams.inputs import Look, Reading, rule_of
+from crossline.basics.streams.inputs import Reading, SideInput, rule_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Duration, Names, OptionalDuration
 from crossline.basics.texts.problems import Finding, Path, shown
@@ -94,15 +94,15 @@ within: 2d
         return PartFields.model_construct(conditions=self.after)
 
     @property
-    def _look(self) -> Look | None:
+    def _side_input(self) -> SideInput | None:
         """What it waits for beside its own stream; None where that is of it, or could not be read."""
-        return None if self.expect is None else self.expect.look(self.source_topic, self.group_by or ())
+        return None if self.expect is None else self.expect.side_input(self.source_topic, self.group_by or ())
 
     @property
     def reading(self) -> Reading:
         """Its stream, and that of what is waited for."""
-        look = self._look
-        return super().reading if look is None else replace(super().reading, looks=(look,))
+        side_input = self._side_input
+        return super().reading if side_input is None else replace(super().reading, side_inputs=(side_input,))
 
     @classmethod
     def reading_written(cls, body: Mapping[str, Any]) -> Reading | None:
@@ -111,7 +111,7 @@ within: 2d
         source = expect.get("source_topic") if isinstance(expect, dict) else None
         if read is None or not isinstance(source, str) or source in read.judged:
             return read
-        return replace(read, looks=(Look(source),))
+        return replace(read, side_inputs=(SideInput(source),))
 
     def place_of_source(self, source: str) -> Path:
         """Where it is named, if that is not the rule's own."""
@@ -150,7 +150,7 @@ within: 2d
         findings += _placed("after", self._waiting.stream_findings(None, *given))
         if self.expect is None:  # it could not be read
             return findings
-        found = self.expect.stream_findings(self._look, *given)
+        found = self.expect.stream_findings(self._side_input, *given)
         if _is_plain(self.expect):
             return findings + _placed("expect", found)
         return findings + [replace(each, path=("expect", *each.path)) for each in found]
@@ -158,7 +158,7 @@ within: 2d
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:  # noqa: ARG002 - any stream has a clock
         """What waits, and what for."""
         feed = self.feed(defaults, self.group_by)
-        after, expect = self._waiting.feed(feed, None), self.expect.feed(feed, self._look)
+        after, expect = self._waiting.feed(feed, None), self.expect.feed(feed, self._side_input)
         return Program(
             feed,
             verdict=AbsencePredicate(after, expect, self.within or 0),
@@ -176,9 +176,9 @@ within: 2d
 
     @cached_property
     def _sentence(self) -> Sentence:
-        after, expect, look = self._waiting.condition.text, self.expect.condition.text, self._look
-        if look is not None:
-            expect = noun(look.source, one=True) + (f" where {expect}" if expect else "")
+        after, expect, side_input = self._waiting.condition.text, self.expect.condition.text, self._side_input
+        if side_input is not None:
+            expect = noun(side_input.source, one=True) + (f" where {expect}" if expect else "")
         parts: list[tuple[PartKind, str]] = [("text", f"{after}, and then no {expect}"), *key_parts(self.group_by)]
         return Sentence(joined([*parts, ("text", " within "), ("window", "")]))
 

@@ -14,13 +14,13 @@ from crossline.basics.times import format_duration
 from crossline.programs.kinds import Operator
 from crossline.programs.program import Comparison
 from crossline.rules.figure import FigureFields, made_figure, resolution_findings
-from crossline.rules.generated_formula import MadeRule
+from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import number, rounded
 
 
 @rule_type("anomaly")
-class AnomalyRule(MadeRule):
+class AnomalyRule(GeneratedFormulaRule):
     """Fires where a value is far from what is usual for its key: from the records before it in the window."""
 
     rule_type: Literal["anomaly"] = Field(description="`anomaly`.")

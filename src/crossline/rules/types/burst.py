@@ -16,7 +16,7 @@ from crossline.basics.times import format_duration
 from crossline.programs.kinds import Operator
 from crossline.programs.registry import declared, names
 from crossline.rules.figure import FigureFields, limit_findings, made_figure, resolution_findings
-from crossline.rules.generated_formula import MadeRule
+from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number
 
@@ -49,7 +49,7 @@ def _parted(line: str) -> tuple[Operator, float]:
 
 
 @rule_type("burst")
-class BurstRule(MadeRule):
+class BurstRule(GeneratedFormulaRule):
     """Fires where one of several cases holds of the records of a key in a window."""
 
     rule_type: Literal["burst"] = Field(description="`burst`.")

@@ -20,7 +20,7 @@ from crossline.programs.kinds import Operator
 from crossline.programs.program import Evidence, Program
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields, made_figure
-from crossline.rules.generated_formula import MadeRule
+from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import RESERVED, number
 
@@ -49,7 +49,7 @@ _Members = Annotated[tuple[str, ...] | None, BeforeValidator(_members)]
 
 
 @rule_type("composite")
-class CompositeRule(MadeRule):
+class CompositeRule(GeneratedFormulaRule):
     """Fires where hits of several rules come together at one entity."""
 
     rule_type: Literal["composite"] = Field(description="`composite`.")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from crossline.basics.streams.inputs import RULE, Look, Reading, spec_of
+from crossline.basics.streams.inputs import RULE, Reading, SideInput, spec_of
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Number, OptionalDuration, RuleId, Unit
 from crossline.basics.texts.problems import Finding, Path, shown
@@ -19,7 +19,7 @@ from crossline.programs.kinds import Operator
 from crossline.programs.program import Emission, Evidence, FormulaPredicate, Program
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields, field_findings, made_figure
-from crossline.rules.generated_formula import MadeRule
+from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number, rounded
 
@@ -55,7 +55,7 @@ class LineFields(BaseModel):
 
 
 @rule_type("correlation")
-class CorrelationRule(MadeRule):
+class CorrelationRule(GeneratedFormulaRule):
     """Fires where a record and the context of its key in another stream do not go together."""
 
     rule_type: Literal["correlation"] = Field(description="`correlation`.")
@@ -123,8 +123,10 @@ condition: {operator: ">", value: 0.02}
     def reading(self) -> Reading:
         """The stream, or the hits of a rule over it, and the context."""
         judged = self.source_topic if self.velocity_filter_rule_id is None else f"{RULE}{self.velocity_filter_rule_id}"
-        looks = {look for figure in self.figures_of().values() if (look := figure.look(judged)) is not None}
-        return Reading((judged,), tuple(sorted(looks, key=str)))
+        side_inputs = {
+            side_input for figure in self.figures_of().values() if (side_input := figure.side_input(judged)) is not None
+        }
+        return Reading((judged,), tuple(sorted(side_inputs, key=str)))
 
     @classmethod
     def reading_written(cls, body: Mapping[str, Any]) -> Reading | None:
@@ -136,7 +138,7 @@ condition: {operator: ">", value: 0.02}
         if read is None:
             return None
         judged = (f"{RULE}{filtered}",) if isinstance(filtered, str) else read.judged
-        return Reading(judged, (Look(context),) if isinstance(context, str) else ())
+        return Reading(judged, (SideInput(context),) if isinstance(context, str) else ())
 
     @classmethod
     def keys_written(cls, body: Mapping[str, Any]) -> Any:

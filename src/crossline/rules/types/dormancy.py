@@ -16,7 +16,7 @@ from crossline.programs.kinds import Operator
 from crossline.programs.program import Program
 from crossline.rules.base import Defaults
 from crossline.rules.figure import FigureFields, made_figure
-from crossline.rules.generated_formula import MadeRule
+from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number
 
@@ -24,7 +24,7 @@ _DAY_MS = 86_400_000
 
 
 @rule_type("dormancy")
-class DormancyRule(MadeRule):
+class DormancyRule(GeneratedFormulaRule):
     """Fires where a key was silent, and records that meet the conditions come soon after it has woken."""
 
     rule_type: Literal["dormancy"] = Field(description="`dormancy`.")

@@ -15,7 +15,7 @@ from crossline.basics.times import format_duration, rounded_duration
 from crossline.programs.kinds import Operator
 from crossline.programs.program import Comparison
 from crossline.rules.figure import FigureFields, made_figure
-from crossline.rules.generated_formula import MadeRule
+from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number, rounded
 
@@ -26,7 +26,7 @@ _CONFIDENCE_MAX, _SURE_AT_KMH = 0.99, 1000
 
 
 @rule_type("geo_velocity")
-class GeoVelocityRule(MadeRule):
+class GeoVelocityRule(GeneratedFormulaRule):
     """Fires where a key moved faster, from its record before to this one, than anybody travels."""
 
     rule_type: Literal["geo_velocity"] = Field(description="`geo_velocity`.")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.streams.inputs import Look, Reading
+from crossline.basics.streams.inputs import Reading, SideInput
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.fieldtypes import Duration, Names, OptionalDuration, RuleId
 from crossline.basics.texts.problems import Finding, Path, shown
@@ -92,15 +92,15 @@ within: 10m
         own = (step for step in self.steps or () if step.source_topic in {None, self.source_topic})
         return self.group_by or next((step.group_by for step in own if step.group_by), ())
 
-    def _look(self, part: PartFields) -> Look | None:
+    def _side_input(self, part: PartFields) -> SideInput | None:
         """What a step is of beside the rule's own stream; None where it is of that."""
-        return part.look(self.source_topic, self.key_fields)
+        return part.side_input(self.source_topic, self.key_fields)
 
     @property
     def reading(self) -> Reading:
         """Its stream, and those of its steps."""
-        looks = {look for _, part in self._parts() if (look := self._look(part)) is not None}
-        return replace(super().reading, looks=tuple(sorted(looks, key=str)))
+        side_inputs = {side_input for _, part in self._parts() if (side_input := self._side_input(part)) is not None}
+        return replace(super().reading, side_inputs=tuple(sorted(side_inputs, key=str)))
 
     @classmethod
     def reading_written(cls, body: Mapping[str, Any]) -> Reading | None:
@@ -110,7 +110,7 @@ within: 10m
             return read
         given = {each.get("source_topic") for each in steps if isinstance(each, dict)} - {*read.judged}
         return replace(
-            read, looks=tuple(Look(each) for each in sorted(each for each in given if isinstance(each, str)))
+            read, side_inputs=tuple(SideInput(each) for each in sorted(each for each in given if isinstance(each, str)))
         )
 
     def place_of_source(self, source: str) -> Path:
@@ -144,7 +144,7 @@ within: 10m
         for number, step in enumerate(steps):
             if step.name in names[:number]:
                 findings.append(Finding(("steps", number, "name"), shown(step.name), "another name for each step"))
-            if self.strict and self._look(step) is not None:
+            if self.strict and self._side_input(step) is not None:
                 expected = f"{self.source_topic}, as of the rule, where strict is true"
                 findings.append(Finding(("steps", number, "source_topic"), shown(step.source_topic), expected))
         return findings + list(self._other_keys())
@@ -164,7 +164,7 @@ within: 10m
         """Fields that the stream does not have or of the wrong type, in any of its parts."""
         findings = super().stream_findings(name, spec, lists) + group_findings(self.group_by or (), name, spec)
         for path, part in self._parts():
-            own = part.stream_findings(self._look(part), self.key_fields, name, spec, lists)
+            own = part.stream_findings(self._side_input(part), self.key_fields, name, spec, lists)
             findings += [replace(found, path=(*path, *found.path)) for found in own]
         return findings
 
@@ -185,7 +185,7 @@ within: 10m
 
     def _of(self, feed: Feed, part: PartFields) -> Feed:
         """The records of ``feed``, or of another stream, that are meant by ``part``."""
-        return part.feed(feed, self._look(part))
+        return part.feed(feed, self._side_input(part))
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:  # noqa: ARG002 - the rule knows
         """What every alert of it has, and the fields of the key."""

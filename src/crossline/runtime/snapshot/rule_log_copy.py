@@ -17,7 +17,7 @@ from typing import BinaryIO
 from crossline.basics.errors import StateError
 from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, retry_until_available
 from crossline.logs import get_logger
-from crossline.rule_registry.log_file import brought_from, parse_events
+from crossline.rule_registry.log_file import parse_events, staged_file
 from crossline.runtime.snapshot.append_files import append, complete_lines, continues
 from crossline.runtime.snapshot.row_copies import RowCopies
 
@@ -44,7 +44,7 @@ class RuleLogCopy:
 
         Raises StateError where another process holds it.
         """
-        brought_from(self._path.parent, self._bring)
+        staged_file(self._path.parent, self._bring)
         if not self._copy.exists():
             return
         noted = self._copy.read_bytes()

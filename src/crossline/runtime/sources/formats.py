@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.texts.problems import listed
-from crossline.basics.texts.separators import header_said
+from crossline.basics.texts.separators import header_text
 from crossline.ingest.decode import Decoded, RecordLayout, decode_csv, decode_lines, decode_table
 from crossline.ingest.decode.spans import RAW_KEPT
 from crossline.io.chunks import ChunkRef
@@ -41,7 +41,7 @@ def _with_header(layout: RecordLayout, header: list[str], decoded: Decoded) -> D
     if not lacking:
         return decoded
     declared = [each.name for each in layout.columns]
-    said = f"the header has no {listed(lacking)}: {header_said(header, lacking, declared)}"
+    said = f"the header has no {listed(lacking)}: {header_text(header, lacking, declared)}"
     told = (
         replace(letter, detail=f"{letter.detail}; {said}") if letter.reason == "missing_field" else letter
         for letter in decoded.dead

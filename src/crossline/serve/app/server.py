@@ -13,13 +13,13 @@ import uvicorn
 from crossline.basics.errors import UsageError
 from crossline.serve.access.protocol import uvicorn_settings
 from crossline.settings.process.serve import ServeSettings
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 BACKLOG = 2048
 END_S = 5  # for what is being answered when it ends
 
 
-def listening(place: Place, setting: str = "serve.listen") -> tuple[socket.socket, Place]:
+def listening(place: Address, setting: str = "serve.listen") -> tuple[socket.socket, Address]:
     """A socket that listens at ``place``, which ``setting`` names, and where that is.
 
     Raises UsageError if the place is taken, or is none of this machine.
@@ -38,7 +38,7 @@ def listening(place: Place, setting: str = "serve.listen") -> tuple[socket.socke
             f"({setting} of the pipeline file)"
         ) from None
     host, port = bound.getsockname()[:2]
-    return bound, Place(str(host), int(port))
+    return bound, Address(str(host), int(port))
 
 
 class _Server(uvicorn.Server):

@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 
 from crossline.basics.errors import CrosslineError, UsageError
-from crossline.basics.streams.api_record import Asked, Keyed
+from crossline.basics.streams.api_record import KeyedSubmission, SubmittedRecord
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.avro.encoder import UnfitError, encoded
 from crossline.ingest.avro.records import decode_avro
@@ -33,7 +33,7 @@ class NotFitError(UsageError):
 class Repair(Protocol):
     """What is done with a mended record before it is sent. Each call may wait for a registry."""
 
-    def made(self, number: int, text: bytes, letter: bytes | None, now_ms: int) -> Asked:
+    def made(self, number: int, text: bytes, letter: bytes | None, now_ms: int) -> SubmittedRecord:
         """The record as it is put into the stream.
 
         Args:
@@ -54,11 +54,11 @@ class JsonRepair:
     records: StreamRecords
     stream: str
 
-    def made(self, number: int, text: bytes, letter: bytes | None, now_ms: int) -> Asked:  # noqa: ARG002 - of the protocol
+    def made(self, number: int, text: bytes, letter: bytes | None, now_ms: int) -> SubmittedRecord:  # noqa: ARG002 - of the protocol
         """See ``Repair``."""
         found = self.records.check(self.stream, [text], now_ms)[0]
         if isinstance(found, CheckedRecord):
-            return Asked(number, self.stream, found.record_id, found.raw, found.digest, now_ms)
+            return SubmittedRecord(number, self.stream, found.record_id, found.raw, found.digest, now_ms)
         raise NotFitError(f"{found.reason}: {found.detail}")
 
 
@@ -76,7 +76,7 @@ class AvroRepair:
     schemas: SchemaStore
     _layouts: dict[str, Any] = field(default_factory=dict)
 
-    def made(self, number: int, text: bytes, letter: bytes | None, now_ms: int) -> Asked:
+    def made(self, number: int, text: bytes, letter: bytes | None, now_ms: int) -> SubmittedRecord:
         """See ``Repair``."""
         try:
             record = orjson.loads(text)
@@ -88,7 +88,7 @@ class AvroRepair:
         except UnfitError as error:
             raise NotFitError(f"by schema {which}: {error}") from None
         record_id = self._id(raw, {which: schema}, now_ms)
-        return Keyed(
+        return KeyedSubmission(
             number, self.stream, record_id, raw, sha256(raw).hexdigest(), now_ms, message_key(record, self.key)
         )
 

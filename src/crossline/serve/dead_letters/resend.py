@@ -13,14 +13,14 @@ from weakref import WeakValueDictionary
 import orjson
 
 from crossline.basics.errors import PermanentError, UsageError
-from crossline.basics.streams.api_record import Asked
+from crossline.basics.streams.api_record import SubmittedRecord
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.avro.view import Viewed
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.serve.dead_letters.repair import AvroRepair, Repair
 from crossline.serve.dead_letters.resend_log import Resent, ResentFile
 from crossline.serve.dead_letters.values import StoredDeadLetter
-from crossline.serve.decisions.values import Place, RecordLog
+from crossline.serve.decisions.values import LogPosition, RecordLog
 
 RAW_BYTES_MAX = 1 << 20
 GIVEN_UP_MS = 60_000  # after so long no client of before sends what it had still to send
@@ -37,11 +37,11 @@ class RecordLookup(Protocol):
         """Where the topic ends now."""
         ...
 
-    def find(self, ends: Mapping[str, int], raw: bytes) -> Place | None:
+    def find(self, ends: Mapping[str, int], raw: bytes) -> LogPosition | None:
         """Where it stands behind ``ends``."""
         ...
 
-    def has(self, place: Place, raw: bytes) -> bool:
+    def has(self, place: LogPosition, raw: bytes) -> bool:
         """Whether it stands there."""
         ...
 
@@ -139,7 +139,7 @@ class Resender:
         await asyncio.to_thread(self._resent.done, kept.identity, place.log, place.at)
         return (await asyncio.to_thread(self._resent.of, [kept.identity]))[kept.identity]
 
-    async def _put(self, way: ResendTarget, kept: StoredDeadLetter, asked: Asked) -> Place:
+    async def _put(self, way: ResendTarget, kept: StoredDeadLetter, asked: SubmittedRecord) -> LogPosition:
         (place,) = await way.log.append([asked])
         if await asyncio.to_thread(_is_in_stream, way, place, asked.raw):
             return place
@@ -150,14 +150,14 @@ class Resender:
         )
 
 
-def _position_of(way: ResendTarget, stands: Resent) -> Place | None:
+def _position_of(way: ResendTarget, stands: Resent) -> LogPosition | None:
     """Where a process of before, or a try without an answer, put it; None: nowhere, or the log knows it by its id."""
     if way.look is None or stands.ends is None:
         return None
     return way.look.find(orjson.loads(stands.ends), stands.raw)
 
 
-def _is_in_stream(way: ResendTarget, place: Place, raw: bytes) -> bool:
+def _is_in_stream(way: ResendTarget, place: LogPosition, raw: bytes) -> bool:
     """Whether what stands at a place is ours: of an id that is known a log gives the place of the first."""
     if way.look is not None:
         return way.look.has(place, raw)

@@ -20,7 +20,7 @@ from crossline.rules.policy.policy import Policy
 from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import DecisionAnswer
-from crossline.serve.decisions.values import Asked, NotJudgedError, Place
+from crossline.serve.decisions.values import LogPosition, NotJudgedError, SubmittedRecord
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.feed.exact import Exact, NotDecidedError
 from crossline.serve.ledger.base import LedgerAnswer as Kept
@@ -43,7 +43,7 @@ class LedgerAnswers:
     def __init__(self, group: LedgerGroup) -> None:
         self._group = group
 
-    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
+    async def claim(self, asked: SubmittedRecord, timeout_s: float) -> IdClaim:
         """Claim its id; one that another process has is waited for."""
         claimed = await self._group.claim(asked)
         if claimed.outcome == "pending":
@@ -56,7 +56,7 @@ class LedgerAnswers:
         kept = await self._group.answer(entry)
         return None if kept is None else RecordedAnswer(kept.body, kept.first)
 
-    async def release(self, asked: Asked) -> None:
+    async def release(self, asked: SubmittedRecord) -> None:
         """Nothing was decided about it."""
         await self._group.call(lambda ledger: ledger.release([asked]))
 
@@ -72,7 +72,7 @@ class FeedStream:
         self._records = records
         self._by_broker = by_broker
 
-    async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
+    async def decision(self, asked: SubmittedRecord, place: LogPosition, ingest_ms: int | None) -> Mapping[str, Any]:
         """As the service asks for it."""
         event_ms = self._records.event_ms(asked.stream, asked.raw)
         if ingest_ms is None:
@@ -98,7 +98,7 @@ class PolicyFallback:
         self._records = records
         self._lists = lists
 
-    def decide(self, asked: Asked) -> str:
+    def decide(self, asked: SubmittedRecord) -> str:
         """What the first branch says that holds."""
         fields = self._records.fields(asked.stream, asked.raw)
         return self._of[asked.stream].decide(fields, self._lists(), asked.ingest_ms).decision

@@ -9,7 +9,7 @@ from dataclasses import replace
 from crossline.rules.policy.words import ACTIONS
 from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.replies import DecisionAnswer, fallback_decision
-from crossline.serve.decisions.values import Asked, Degraded, NotJudgedError, RecordVerdict
+from crossline.serve.decisions.values import Degraded, NotJudgedError, RecordVerdict, SubmittedRecord
 from crossline.serve.fault_log import noted, with_fault
 
 PLAIN = frozenset({"a score that is no finite number"})  # why a model has no score, which discloses nothing of it
@@ -21,12 +21,12 @@ class AnswerBuilder:
     def __init__(self, parts: ServiceParts) -> None:
         self._judge, self._by_fallback = parts.judge, parts.fallback
 
-    async def judged(self, asked: Asked) -> DecisionAnswer:
+    async def judged(self, asked: SubmittedRecord) -> DecisionAnswer:
         """What a replica says. Raises NotJudgedError if it says nothing."""
         (verdict,) = await self._judge.judge([asked])
         return self.peek(asked, verdict)
 
-    def peek(self, asked: Asked, verdict: RecordVerdict | NotJudgedError) -> DecisionAnswer:
+    def peek(self, asked: SubmittedRecord, verdict: RecordVerdict | NotJudgedError) -> DecisionAnswer:
         """A replica's reply as an answer. Raises NotJudgedError where the reply is empty."""
         if isinstance(verdict, NotJudgedError):
             raise verdict
@@ -34,7 +34,7 @@ class AnswerBuilder:
         judged = (verdict.figures, verdict.evidence, verdict.as_of, _public(verdict.degraded), basis)
         return DecisionAnswer(asked, verdict.decision, "peek", *judged)
 
-    def answer(self, asked: Asked, within_s: float, judged: asyncio.Future[DecisionAnswer]) -> DecisionAnswer:
+    def answer(self, asked: SubmittedRecord, within_s: float, judged: asyncio.Future[DecisionAnswer]) -> DecisionAnswer:
         """What was judged within this time; by the fallback where nothing was."""
         if not judged.done():
             judged.cancel()
@@ -47,7 +47,7 @@ class AnswerBuilder:
         fault = noted("a record could not be judged", error, stream=asked.stream)
         return self.fallback(asked, Degraded("replica", with_fault("it failed", fault)))
 
-    def fallback(self, asked: Asked, *why: Degraded) -> DecisionAnswer:
+    def fallback(self, asked: SubmittedRecord, *why: Degraded) -> DecisionAnswer:
         """What the policy says where nothing was judged."""
         decision = fallback_decision(asked, self._by_fallback.decide(asked), self._by_fallback.version)
         return DecisionAnswer(asked, decision, "fallback", degraded=why)

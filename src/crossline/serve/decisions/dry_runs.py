@@ -11,7 +11,7 @@ import orjson
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.answers import AnswerBuilder
 from crossline.serve.decisions.replies import DecisionAnswer, HttpReply, differs
-from crossline.serve.decisions.values import Asked, Judge, NotJudgedError, RecordVerdict
+from crossline.serve.decisions.values import Judge, NotJudgedError, RecordVerdict, SubmittedRecord
 
 
 class DryRunService:
@@ -21,14 +21,14 @@ class DryRunService:
         self._judge = judge
         self._judging = judging
 
-    async def replies(self, asked: Sequence[Asked | HttpReply], within_s: float) -> list[HttpReply]:
+    async def replies(self, asked: Sequence[SubmittedRecord | HttpReply], within_s: float) -> list[HttpReply]:
         """What would be answered, within this time, had they been posted one after the other; refusals stand.
 
         Each sees those before it, as it would if they were asked about. One that comes again gets the same reply.
         """
-        first: dict[str, Asked] = {}
+        first: dict[str, SubmittedRecord] = {}
         for each in asked:
-            if isinstance(each, Asked):
+            if isinstance(each, SubmittedRecord):
                 first.setdefault(each.record_id, each)
         of_each = await self._judged(list(first.values()), within_s)
         replies = []
@@ -41,7 +41,7 @@ class DryRunService:
                 replies.append(of_each[each.record_id])
         return replies
 
-    async def _judged(self, asked: list[Asked], within_s: float) -> dict[str, HttpReply]:
+    async def _judged(self, asked: list[SubmittedRecord], within_s: float) -> dict[str, HttpReply]:
         """By record id the reply to each of ``asked``, whose ids are theirs alone."""
         if not asked:
             return {}
@@ -58,7 +58,7 @@ class DryRunService:
         return found
 
     def _one(
-        self, asked: Asked, whole: asyncio.Future[list[RecordVerdict | NotJudgedError]], number: int
+        self, asked: SubmittedRecord, whole: asyncio.Future[list[RecordVerdict | NotJudgedError]], number: int
     ) -> asyncio.Future[DecisionAnswer]:
         """What became of one of them."""
         mine: asyncio.Future[DecisionAnswer] = asyncio.get_running_loop().create_future()

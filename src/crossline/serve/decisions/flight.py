@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.serve.decisions.replies import HttpReply
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import SubmittedRecord
 
 LEFT_S_MIN = 0.005  # for what is written down, where this process itself was late
 
@@ -22,7 +22,7 @@ class Flight:
     has come; what is answered is written down then, until ``until_s``, when the reply has to be there.
     """
 
-    asked: Asked
+    asked: SubmittedRecord
     arrived_s: float
     deadline_s: float
     until_s: float

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import DecisionAnswer
-from crossline.serve.decisions.values import Asked, Judge, Place, RecordLog
+from crossline.serve.decisions.values import Judge, LogPosition, RecordLog, SubmittedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RecordedAnswer:
 class AnswerLedger(Protocol):
     """The ledger: which ids were asked about, and what was answered."""
 
-    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
+    async def claim(self, asked: SubmittedRecord, timeout_s: float) -> IdClaim:
         """Claim its id; one that is ``pending`` is waited for, until time is up."""
         ...
 
@@ -38,7 +38,7 @@ class AnswerLedger(Protocol):
         """Keep an answer with its receipt; what to send, which names it. None: another content has the id."""
         ...
 
-    async def release(self, asked: Asked) -> None:
+    async def release(self, asked: SubmittedRecord) -> None:
         """Nothing was decided about it: who asks again begins anew."""
         ...
 
@@ -46,11 +46,11 @@ class AnswerLedger(Protocol):
 class Outbox(Protocol):
     """Records that were answered before their stream took them."""
 
-    async def put(self, asked: Sequence[Asked]) -> None:
+    async def put(self, asked: Sequence[SubmittedRecord]) -> None:
         """Keep them, on disk, until ``done``."""
         ...
 
-    async def done(self, asked: Asked) -> None:
+    async def done(self, asked: SubmittedRecord) -> None:
         """Its stream has it."""
         ...
 
@@ -58,7 +58,7 @@ class Outbox(Protocol):
 class PipelineStream(Protocol):
     """What the pipeline itself decides."""
 
-    async def decision(self, asked: Asked, place: Place, ingest_ms: int | None) -> Mapping[str, Any]:
+    async def decision(self, asked: SubmittedRecord, place: LogPosition, ingest_ms: int | None) -> Mapping[str, Any]:
         """Its decision about a record, once a batch covers it. Raises NotJudgedError if it makes none.
 
         ``ingest_ms``: of the record, as the pipeline reads it; None if nobody knows.
@@ -71,7 +71,7 @@ class FallbackPolicy(Protocol):
 
     version: int
 
-    def decide(self, asked: Asked) -> str:
+    def decide(self, asked: SubmittedRecord) -> str:
         """A decision by the record's own fields."""
         ...
 
@@ -92,6 +92,6 @@ class ServiceParts:
     outbox: Outbox
     logs: Mapping[str, RecordLog]
     fallback: FallbackPolicy
-    on_answer: Callable[[DecisionAnswer, Place | None], None] = lambda _, __: None
-    on_placed: Callable[[str, str, Place], None] = lambda _, __, ___: None
+    on_answer: Callable[[DecisionAnswer, LogPosition | None], None] = lambda _, __: None
+    on_placed: Callable[[str, str, LogPosition], None] = lambda _, __, ___: None
     by_broker: frozenset[str] = frozenset()

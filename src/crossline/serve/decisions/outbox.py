@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crossline.basics.errors import RetryableError
 from crossline.logs import get_logger
-from crossline.serve.decisions.values import Asked, Place, RecordLog
+from crossline.serve.decisions.values import LogPosition, RecordLog, SubmittedRecord
 
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 AT_ONCE = 500
@@ -44,7 +44,7 @@ class SqliteOutbox:
         connection.execute(_TABLE)
         return connection
 
-    async def put(self, asked: Sequence[Asked]) -> None:
+    async def put(self, asked: Sequence[SubmittedRecord]) -> None:
         """Keep them; those that are there already stay as they are, and one that was set aside is sent again."""
         rows = [(each.stream, each.record_id, each.raw, each.digest, each.ingest_ms) for each in asked]
         await self._do(
@@ -54,11 +54,11 @@ class SqliteOutbox:
             rows,
         )
 
-    async def done(self, asked: Asked) -> None:
+    async def done(self, asked: SubmittedRecord) -> None:
         """Its stream has it."""
         await self._do("DELETE FROM outbox WHERE stream = ? AND record_id = ?", [(asked.stream, asked.record_id)])
 
-    async def set_aside(self, asked: Asked) -> None:
+    async def set_aside(self, asked: SubmittedRecord) -> None:
         """Its stream does not take it, and never will: it stays in the file, and is not sent any more."""
         statement = "UPDATE outbox SET place = -place WHERE stream = ? AND record_id = ? AND place > 0"
         await self._do(statement, [(asked.stream, asked.record_id)])
@@ -79,7 +79,7 @@ class SqliteOutbox:
             found: int = connection.execute("SELECT count(*) FROM outbox WHERE place > 0").fetchone()[0]
             return found
 
-    def waiting(self, stream: str) -> list[Asked]:
+    def waiting(self, stream: str) -> list[SubmittedRecord]:
         """What is there for a stream, in the order in which it came; ``number`` is 0."""
         with closing(self._connect()) as connection:
             rows = connection.execute(
@@ -87,11 +87,11 @@ class SqliteOutbox:
                 "ORDER BY place LIMIT ?",
                 (stream, AT_ONCE),
             )
-            return [Asked(0, *row) for row in rows]
+            return [SubmittedRecord(0, *row) for row in rows]
 
 
 async def _send_one(
-    outbox: SqliteOutbox, log_of: RecordLog, asked: Asked, placed: Callable[[str, str, Place], None]
+    outbox: SqliteOutbox, log_of: RecordLog, asked: SubmittedRecord, placed: Callable[[str, str, LogPosition], None]
 ) -> None:
     try:
         (place,) = await log_of.append([asked])
@@ -106,7 +106,7 @@ async def _send_one(
 
 
 async def _send_all(
-    outbox: SqliteOutbox, stream: str, log_of: RecordLog, placed: Callable[[str, str, Place], None]
+    outbox: SqliteOutbox, stream: str, log_of: RecordLog, placed: Callable[[str, str, LogPosition], None]
 ) -> bool:
     """Whether the stream took what waits for it."""
     try:
@@ -122,7 +122,7 @@ async def send_on(
     outbox: SqliteOutbox,
     logs: Mapping[str, RecordLog],
     stop: asyncio.Event,
-    placed: Callable[[str, str, Place], None],
+    placed: Callable[[str, str, LogPosition], None],
 ) -> None:
     """Send waiting records to their streams until ``stop`` is set; call ``placed`` with the place of each.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from crossline.serve.decisions.values import Place
+from crossline.serve.decisions.values import LogPosition
 
 
 class PositionIndex:
@@ -20,11 +20,11 @@ class PositionIndex:
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], list[tuple[int, str]]] = {}  # most come in order: behind all others
 
-    def add(self, stream: str, record_id: str, place: Place) -> None:
+    def add(self, stream: str, record_id: str, place: LogPosition) -> None:
         """The record stands there."""
         insort(self._of.setdefault((stream, place.log), []), (place.at, record_id))
 
-    def drop(self, stream: str, record_id: str, place: Place) -> None:
+    def drop(self, stream: str, record_id: str, place: LogPosition) -> None:
         """Forget it, if it is known to stand there."""
         mine = self._of.get((stream, place.log), [])
         found = bisect_left(mine, (place.at, record_id))
@@ -37,19 +37,19 @@ class PositionIndex:
         mine = self._of.get((stream, log), [])
         return [record_id for _, record_id in mine[bisect_left(mine, (begin, "")) : bisect_left(mine, (end, ""))]]
 
-    def take(self, stream: str, log: str, begin: int, end: int) -> list[tuple[Place, str]]:
+    def take(self, stream: str, log: str, begin: int, end: int) -> list[tuple[LogPosition, str]]:
         """The same with their places; they are forgotten."""
         mine = self._of.get((stream, log), [])
         first, last = bisect_left(mine, (begin, "")), bisect_left(mine, (end, ""))
         found = mine[first:last]
         del mine[first:last]
         self._tidy(stream, log)
-        return [(Place(log, at), record_id) for at, record_id in found]
+        return [(LogPosition(log, at), record_id) for at, record_id in found]
 
-    def first(self, stream: str, log: str) -> Place | None:
+    def first(self, stream: str, log: str) -> LogPosition | None:
         """Where the first of a log stands; None if there is none."""
         mine = self._of.get((stream, log))
-        return Place(log, mine[0][0]) if mine else None
+        return LogPosition(log, mine[0][0]) if mine else None
 
     def logs(self) -> list[tuple[str, str]]:
         """Streams and logs that have any."""

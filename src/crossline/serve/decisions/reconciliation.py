@@ -11,7 +11,7 @@ import orjson
 from crossline.io.feed.files import FeedBatch
 from crossline.serve.decisions.position_index import PositionIndex
 from crossline.serve.decisions.replies import DecisionAnswer
-from crossline.serve.decisions.values import Place
+from crossline.serve.decisions.values import LogPosition
 
 COPIES = frozenset({"duplicate_id", "late"})  # why a stream refuses a record whose id came before
 END = 1 << 62  # of any log
@@ -55,7 +55,7 @@ class _Open:
     decision_id: str
     answered: str
     decision: str
-    place: Place | None
+    place: LogPosition | None
 
 
 @dataclass(slots=True)
@@ -70,14 +70,14 @@ class Reconciliation:
     """
 
     counts: ComparisonCounts = field(default_factory=ComparisonCounts)
-    on_covered: Callable[[str, Place], None] = lambda _, __: None
+    on_covered: Callable[[str, LogPosition], None] = lambda _, __: None
     on_copy: Callable[[Expected], None] = lambda _: None
     _last: FeedBatch | None = None
     _open: dict[tuple[str, str], _Open] = field(default_factory=dict)
     _coming: PositionIndex = field(default_factory=PositionIndex)  # those whose batch comes
     _behind: PositionIndex = field(default_factory=PositionIndex)  # those whose batch was asked for again
 
-    def answered(self, answer: DecisionAnswer, place: Place | None) -> None:
+    def answered(self, answer: DecisionAnswer, place: LogPosition | None) -> None:
         """``answer`` was sent; its record stands at ``place``, None if its stream has yet to take it."""
         if answer.answered == "exact":
             return
@@ -85,7 +85,7 @@ class Reconciliation:
         self.expect(asked.stream, asked.record_id, body["decision_id"], answer.answered, body["decision"], place)
 
     def expect(
-        self, stream: str, record_id: str, decision_id: str, answered: str, decision: str, place: Place | None
+        self, stream: str, record_id: str, decision_id: str, answered: str, decision: str, place: LogPosition | None
     ) -> None:
         """As ``answered``, of one that was answered before a restart. Of several calls the last one holds."""
         known = self._open.get((stream, record_id))
@@ -96,7 +96,7 @@ class Reconciliation:
             self._forget(next(iter(self._open)))
         self._put((stream, record_id), _Open(decision_id, answered, decision, place))
 
-    def placed(self, stream: str, record_id: str, place: Place) -> None:
+    def placed(self, stream: str, record_id: str, place: LogPosition) -> None:
         """Its stream has taken it. If it is there twice the first reported place counts, as there."""
         known = self._open.get((stream, record_id))
         if known is not None and known.place is None:
@@ -112,7 +112,7 @@ class Reconciliation:
         if covered:
             self.on_covered(which[0], known.place)
 
-    def forget(self, stream: str, place: Place) -> None:
+    def forget(self, stream: str, place: LogPosition) -> None:
         """What its batch gave is not kept any more: it is not compared."""
         for _, record_id in self._behind.take(stream, place.log, place.at, place.at + 1):
             self._open.pop((stream, record_id), None)

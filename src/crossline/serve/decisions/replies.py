@@ -13,7 +13,7 @@ from crossline.basics.times import instant_text
 from crossline.evaluate.decisions.decision import SCHEMA_VERSION, decision_id
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
-from crossline.serve.decisions.values import Answered, Asked, AsOf, Basis, Degraded
+from crossline.serve.decisions.values import Answered, AsOf, Basis, Degraded, SubmittedRecord
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 
@@ -56,16 +56,16 @@ def no_stream(stream: str) -> HttpReply:
     return problem(HTTPStatus.NOT_FOUND, f"no stream {stream[:100]!r} that takes records here")
 
 
-def differs(asked: Asked) -> HttpReply:
+def differs(asked: SubmittedRecord) -> HttpReply:
     """The id was asked about, and the content was another."""
     text = f"record {asked.record_id!r} of stream {asked.stream} was asked about with another content"
     return problem(HTTPStatus.CONFLICT, text)
 
 
-def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -> Asked | HttpReply:
+def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -> SubmittedRecord | HttpReply:
     """A record as it is asked about now; a problem where it does not fit its stream."""
     if isinstance(checked, CheckedRecord):
-        return Asked(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
+        return SubmittedRecord(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
     errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
     text = f"the record does not fit stream {stream}: {checked.detail}"
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, errors)
@@ -79,7 +79,7 @@ class DecisionAnswer:
     ``evidence``: by rule id, what its figure rests on.
     """
 
-    asked: Asked
+    asked: SubmittedRecord
     decision: Mapping[str, Any]
     answered: Answered
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def kept_before(answer: DecisionAnswer, body: bytes) -> DecisionAnswer:
     return DecisionAnswer(answer.asked, content, content["answered"])
 
 
-def fallback_decision(asked: Asked, decision: str, policy_version: int) -> dict[str, Any]:
+def fallback_decision(asked: SubmittedRecord, decision: str, policy_version: int) -> dict[str, Any]:
     """What the policy's fallback says about a record, as the pipeline writes decisions: no rule is a reason of it."""
     return {
         "decision_id": decision_id(policy_version, asked.stream, asked.record_id),

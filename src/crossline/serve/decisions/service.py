@@ -37,12 +37,12 @@ from crossline.serve.decisions.replies import (
     unkept,
 )
 from crossline.serve.decisions.values import (
-    Asked,
     Degraded,
+    LogPosition,
     NotJudgedError,
     OutcomeUnknownError,
     PipelinedLog,
-    Place,
+    SubmittedRecord,
 )
 from crossline.serve.fault_log import noted, with_fault
 
@@ -115,7 +115,9 @@ class DecisionService:
         found: list[HttpReply] = await self._run(self._dry.replies(asked, within_s))
         return found
 
-    async def _once(self, asked: Asked, mode: Mode, arrived_s: float, deadline_s: float, until_s: float) -> HttpReply:
+    async def _once(
+        self, asked: SubmittedRecord, mode: Mode, arrived_s: float, deadline_s: float, until_s: float
+    ) -> HttpReply:
         """All who ask about one record get one answer."""
         which = (asked.stream, asked.record_id)
         flight = self._flights.get(which)
@@ -186,7 +188,7 @@ class DecisionService:
             self._run(self._deliver(flight.asked, kept))
         return await self._send(flight, answer, kept)
 
-    def _peeked(self, asked: Asked, mode: Mode) -> asyncio.Task[DecisionAnswer] | None:
+    def _peeked(self, asked: SubmittedRecord, mode: Mode) -> asyncio.Task[DecisionAnswer] | None:
         """What a replica says; None if nobody asks: the replica gets the record for later ones."""
         if mode == "exact" and asked.stream in self._parts.by_broker:
             self._parts.judge.lay([asked])
@@ -201,7 +203,7 @@ class DecisionService:
                 await asyncio.shield(releasing)
         return unkept(why)
 
-    async def _release(self, asked: Asked) -> None:
+    async def _release(self, asked: SubmittedRecord) -> None:
         try:
             await self._parts.ledger.release(asked)
         except RetryableError as error:
@@ -209,11 +211,11 @@ class DecisionService:
                 "a claim could not be given up", stream=asked.stream, record_id=asked.record_id, error=str(error)
             )
 
-    def _placed(self, number: int, kept: asyncio.Future[Place]) -> None:
+    def _placed(self, number: int, kept: asyncio.Future[LogPosition]) -> None:
         if not kept.cancelled() and kept.exception() is None:
             self._parts.judge.placed(number, kept.result())
 
-    async def _deliver(self, asked: Asked, kept: asyncio.Future[Place]) -> None:
+    async def _deliver(self, asked: SubmittedRecord, kept: asyncio.Future[LogPosition]) -> None:
         """It was answered: so it gets into its stream, however long that takes."""
         with suppress(RetryableError):
             place = await kept
@@ -221,7 +223,7 @@ class DecisionService:
             await self._parts.outbox.done(asked)
 
     async def _exact(
-        self, asked: Asked, peeked: asyncio.Task[DecisionAnswer] | None, kept: asyncio.Future[Place]
+        self, asked: SubmittedRecord, peeked: asyncio.Task[DecisionAnswer] | None, kept: asyncio.Future[LogPosition]
     ) -> DecisionAnswer:
         """The pipeline's own decision; ``peeked``: what a replica says, where it is asked."""
         place = await asyncio.shield(kept)
@@ -232,7 +234,7 @@ class DecisionService:
             ingest_ms = parse_instant_ms(peeked.result().decision["ingest_time"])
         return DecisionAnswer(asked, await self._parts.stream.decision(asked, place, ingest_ms), "exact")
 
-    async def _send(self, flight: Flight, answer: DecisionAnswer, kept: asyncio.Future[Place]) -> HttpReply:
+    async def _send(self, flight: Flight, answer: DecisionAnswer, kept: asyncio.Future[LogPosition]) -> HttpReply:
         """Once the answer is written down: else who asks again, with the same id, might get another one."""
         begun_s = asyncio.get_running_loop().time()
         body = answer.to_json(_now_ms(), (begun_s - flight.arrived_s) * 1000)
@@ -254,7 +256,9 @@ class DecisionService:
             self._keeping_s = max(took_s, self._keeping_s * LATELY)
         return self._sent(answer, given, kept)
 
-    def _sent(self, answer: DecisionAnswer, given: RecordedAnswer | None, kept: asyncio.Future[Place]) -> HttpReply:
+    def _sent(
+        self, answer: DecisionAnswer, given: RecordedAnswer | None, kept: asyncio.Future[LogPosition]
+    ) -> HttpReply:
         if given is None:
             return differs(answer.asked)
         placed = kept.done() and kept.exception() is None  # now, and not when the answer was begun
@@ -264,7 +268,7 @@ class DecisionService:
         return HttpReply(HTTPStatus.OK, given.body)
 
     async def _late(
-        self, answer: DecisionAnswer, body: Mapping[str, Any], kept: asyncio.Future[Place], within_s: float = 0.0
+        self, answer: DecisionAnswer, body: Mapping[str, Any], kept: asyncio.Future[LogPosition], within_s: float = 0.0
     ) -> None:
         """Nobody waits for the answer any more; who asks again gets it. What was written down already stays so.
 
@@ -312,7 +316,7 @@ def _is_known(judged: asyncio.Future[DecisionAnswer]) -> bool:
     return isinstance(error, NotJudgedError) and error.part == "record"
 
 
-def _known_reply(asked: Asked, claim: IdClaim) -> HttpReply:
+def _known_reply(asked: SubmittedRecord, claim: IdClaim) -> HttpReply:
     """Of an id that was asked about before."""
     if claim.outcome == "answered" and claim.body is not None:
         return HttpReply(HTTPStatus.OK, claim.body, headers=REPLAYED)

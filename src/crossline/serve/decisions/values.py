@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from crossline.basics.errors import RetryableError
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 
 __all__ = [
     "Answered",
     "AsOf",
-    "Asked",
     "Basis",
     "Degraded",
     "Judge",
+    "LogPosition",
     "NotJudgedError",
     "OutcomeUnknownError",
     "PipelinedLog",
-    "Place",
     "RecordLog",
     "RecordVerdict",
+    "SubmittedRecord",
 ]
 
 Answered = Literal["exact", "peek", "fallback"]
@@ -109,18 +109,20 @@ class OutcomeUnknownError(RetryableError):
 class Judge(Protocol):
     """Judges records on the state as of the last batch, and on what was laid over it; changes nothing that counts."""
 
-    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
+    async def judge(
+        self, asked: Sequence[SubmittedRecord], *, keep: bool = True
+    ) -> list[RecordVerdict | NotJudgedError]:
         """What holds at each, in their order. ``keep``: those that come later see them (no: a dry run).
 
         Raises NotJudgedError if none can be judged. May be cancelled at any moment: what was laid over stays.
         """
         ...
 
-    def lay(self, asked: Sequence[Asked]) -> None:
+    def lay(self, asked: Sequence[SubmittedRecord]) -> None:
         """Records that went into the stream and that nobody asks about: those that come later see them all the same."""
         ...
 
-    def placed(self, number: int, place: Place) -> None:
+    def placed(self, number: int, place: LogPosition) -> None:
         """The record of that number stands there: once a batch is beyond it, it need not be laid over any more."""
         ...
 
@@ -136,7 +138,7 @@ class Judge(Protocol):
 class RecordLog(Protocol):
     """Puts records into a stream. What it acknowledges is never lost."""
 
-    async def append(self, asked: Sequence[Asked]) -> list[Place]:
+    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
         """Put them there, in their order; returns once all are kept (synced, or acknowledged by all brokers).
 
         A record whose id is there already is not put there again: its place is that of the first. Raises a
@@ -153,6 +155,6 @@ class RecordLog(Protocol):
 class PipelinedLog(RecordLog, Protocol):
     """A record log that takes the next record before it has acknowledged the one before, and keeps their order."""
 
-    def put(self, asked: Asked) -> Future[Place]:
+    def put(self, asked: SubmittedRecord) -> Future[LogPosition]:
         """As ``append`` of one record."""
         ...

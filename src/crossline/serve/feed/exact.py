@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from crossline.basics.errors import PermanentError, StateError, StoppedError
-from crossline.basics.streams.api_record import Place
+from crossline.basics.streams.api_record import LogPosition
 from crossline.evaluate.decisions.decision import decide
 from crossline.io.feed.files import FeedBatch, batch_path, batches_in, read_batch
 from crossline.rules.policy.hits import DecidedRecord
@@ -48,7 +48,7 @@ class Exact:
         self._policy = policy
         self._looking = asyncio.Lock()  # copies are rare, and looking back is long: one at a time
 
-    async def decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
+    async def decision(self, record: DecidedRecord, place: LogPosition) -> Mapping[str, Any]:
         """The decision of ``record``, which stands at ``place``, as soon as a batch has it; may be cancelled.
 
         Where a rule holds, it is what the pipeline wrote. Where none does, it is what the pipeline would write with
@@ -79,7 +79,7 @@ class Exact:
                 raise
             return first
 
-    async def _decision(self, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
+    async def _decision(self, record: DecidedRecord, place: LogPosition) -> Mapping[str, Any]:
         newest = await self._reader.newest()
         if newest is not None and newest.covers(record.stream, place):
             return self._of(await self._reader.batch_of(record.stream, place) or newest, record, place)
@@ -89,7 +89,7 @@ class Exact:
                 return self._of(mine or await self._reader.batch_of(record.stream, place) or batch, record, place)
         raise StoppedError(f"stream {record.stream}, record {record.record_id!r}: the feed is not followed any more")
 
-    def _of(self, batch: FeedBatch, record: DecidedRecord, place: Place) -> Mapping[str, Any]:
+    def _of(self, batch: FeedBatch, record: DecidedRecord, place: LogPosition) -> Mapping[str, Any]:
         if not batch.has(record.stream, place):
             raise NotDecidedError(record, "forgotten", "what its batch gave is not kept any more; see the sinks")
         kept = decided_in(batch, record.stream, record.record_id)

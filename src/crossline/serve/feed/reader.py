@@ -15,7 +15,7 @@ from typing import Any, Literal
 import orjson
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.basics.streams.api_record import Place
+from crossline.basics.streams.api_record import LogPosition
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.feed.files import SUFFIX, FeedBatch, batch_path, batches_in, read_batch, read_head
 from crossline.logs import get_logger
@@ -163,7 +163,7 @@ class FeedReader:
         self._keep(number, found, size)
         return found
 
-    async def batch_of(self, stream: str, place: Place) -> FeedBatch | None:
+    async def batch_of(self, stream: str, place: LogPosition) -> FeedBatch | None:
         """The first batch that is there and covers ``place``; None if none does yet."""
         for kept, _ in reversed(self._kept.values()):
             if kept.has(stream, place):

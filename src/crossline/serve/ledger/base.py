@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import SubmittedRecord
 from crossline.serve.ledger.receipts import ChainHead, ReceiptEntry
 from crossline.serve.revisions.values import Revision
 
@@ -92,7 +92,7 @@ class DecisionLedger(Protocol):
     session's advisory lock stands for the lock of a slot.
     """
 
-    def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
+    def claim(self, asked: Sequence[SubmittedRecord]) -> list[Claimed]:
         """Claim ids, in their order; every process sees what is fresh before this returns.
 
         Raises RetryableError, with nothing claimed, where the ledger takes nothing now.
@@ -110,12 +110,12 @@ class DecisionLedger(Protocol):
         ...
 
     def exchange(
-        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+        self, asked: Sequence[SubmittedRecord], entries: Sequence[ReceiptEntry]
     ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
         ...
 
-    def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
+    def release(self, asked: Sequence[SubmittedRecord], *, forget: bool = False) -> None:
         """Give up claims of this process that it will not answer, so that the next request is fresh.
 
         The id stays with its body, since the record may be in the stream. ``forget``: nothing was put into the stream;

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from crossline.basics.errors import CrosslineError, RetryableError, StateError
 from crossline.logs import get_logger
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import SubmittedRecord
 from crossline.serve.ledger.base import Claimed, DecisionLedger, StoredAnswer
 from crossline.serve.ledger.receipts import ReceiptEntry
 
@@ -28,7 +28,7 @@ GROUP_MAX = 256
 
 @dataclass(slots=True)
 class _Turn:
-    claims: list[tuple[Asked, asyncio.Future[Claimed]]] = field(default_factory=list)
+    claims: list[tuple[SubmittedRecord, asyncio.Future[Claimed]]] = field(default_factory=list)
     answers: list[tuple[ReceiptEntry, asyncio.Future[StoredAnswer | None]]] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class LedgerGroup:
         self._going: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def claim(self, asked: Asked) -> Claimed:
+    async def claim(self, asked: SubmittedRecord) -> Claimed:
         """Claim an id. A claim whose request is cancelled meanwhile is given up.
 
         Raises RetryableError if the ledger takes nothing now.
@@ -90,7 +90,7 @@ class LedgerGroup:
         self._turn()
         return await future
 
-    async def settled(self, asked: Asked, timeout_s: float) -> Claimed:
+    async def settled(self, asked: SubmittedRecord, timeout_s: float) -> Claimed:
         """What became of an id that another request has under way: ``pending`` still, where time is up.
 
         ``fresh``: its owner has died or given it up; it is the caller's now.
@@ -171,7 +171,7 @@ class LedgerGroup:
         if given_up:
             await self._give_up(given_up)
 
-    async def _give_up(self, claims: list[tuple[Asked, bool]]) -> None:
+    async def _give_up(self, claims: list[tuple[SubmittedRecord, bool]]) -> None:
         """Claims of requests that have gone. One that was taken over may have its record in the stream."""
         for again in (False, True):
             mine = [asked for asked, taken in claims if taken is again]
@@ -186,7 +186,7 @@ class LedgerGroup:
         for asked, _ in claims:
             self._wake(asked)
 
-    def _wake(self, asked: Asked) -> None:
+    def _wake(self, asked: SubmittedRecord) -> None:
         event = self._waiting.pop((asked.stream, asked.record_id), None)
         if event is not None:
             event.set()

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from crossline.serve.decisions.values import Asked, Basis, RecordVerdict
+from crossline.serve.decisions.values import Basis, RecordVerdict, SubmittedRecord
 
 SCHEMA_VERSION = 1
 BASES_KEPT = 256
@@ -51,14 +51,14 @@ class ReceiptEntry:
     ``RecordVerdict``.
     """
 
-    asked: Asked
+    asked: SubmittedRecord
     decision: Mapping[str, Any]
     basis: Basis | None = None
     figures: Mapping[str, Mapping[str, Any]] | None = None
     evidence: Mapping[str, Mapping[str, Any]] | None = None
 
     @staticmethod
-    def of(asked: Asked, decision: Mapping[str, Any], verdict: RecordVerdict, basis: Basis) -> ReceiptEntry:
+    def of(asked: SubmittedRecord, decision: Mapping[str, Any], verdict: RecordVerdict, basis: Basis) -> ReceiptEntry:
         """The entry of an answer that a replica judged; ``decision`` is the answer as the client gets it."""
         return ReceiptEntry(asked, decision, basis, verdict.figures, verdict.evidence)
 

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wai
 from crossline.basics.errors import StateError
 from crossline.io.sinks.base import wall_clock_ms
 from crossline.io.stores.open_file import OpenFile
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import SubmittedRecord
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.queries import add_count, read_answer, read_counts, read_newest_ms, read_receipt
 from crossline.serve.ledger.receipt_storage import keep_receipt, remove_oldest
@@ -131,7 +131,7 @@ class SqliteLedger:
         with reported(self.path):
             return self._link(self._checked())
 
-    def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
+    def claim(self, asked: Sequence[SubmittedRecord]) -> list[Claimed]:
         """See ``DecisionLedger``."""
         return self.exchange(asked, ())[0]
 
@@ -140,7 +140,7 @@ class SqliteLedger:
         return self.exchange((), entries)[1]
 
     def exchange(
-        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+        self, asked: Sequence[SubmittedRecord], entries: Sequence[ReceiptEntry]
     ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids, in one transaction: what a group commit is made of. Raises as the two."""
         with reported(self.path):
@@ -158,7 +158,7 @@ class SqliteLedger:
             connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
             self._full = full
 
-    def _claimed(self, connection: sqlite3.Connection, asked: Asked, now_ms: int) -> Claimed:
+    def _claimed(self, connection: sqlite3.Connection, asked: SubmittedRecord, now_ms: int) -> Claimed:
         key = (asked.stream, asked.record_id)
         if connection.execute(_CLAIM, (*key, asked.digest, *self._owner, now_ms)).rowcount:
             return Claimed("fresh")
@@ -213,7 +213,7 @@ class SqliteLedger:
         )
         return kept
 
-    def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
+    def release(self, asked: Sequence[SubmittedRecord], *, forget: bool = False) -> None:
         """Give up claims that will not be answered here. What was answered stays.
 
         The id stays with its body, since the record may be in the stream: the same record is then fresh, another one

@@ -19,7 +19,7 @@ from crossline.serve.metrics.figures import ApiFigures
 from crossline.serve.metrics.rules import RuleGauges
 from crossline.serve.replica.answers import ReplicationLag
 from crossline.settings.process.serve import ServeSettings
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 log = get_logger(__name__)
 
@@ -121,7 +121,7 @@ def metrics_endpoint(settings: ServeSettings, *collectors: Collector) -> Abstrac
     return closing(listener)
 
 
-def _refused(place: Place, reason: str) -> UsageError:
+def _refused(place: Address, reason: str) -> UsageError:
     return UsageError(
         f"serve: cannot listen at {place}: {reason}; end what listens there, or name another place "
         "(serve.metrics of the pipeline file)"

@@ -13,7 +13,7 @@ from crossline.observe.watch.run_figures import Histogram
 from crossline.serve.decisions.interfaces import AnswerLedger, IdClaim, RecordedAnswer
 from crossline.serve.decisions.reconciliation import Revised
 from crossline.serve.decisions.replies import DecisionAnswer
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -63,11 +63,11 @@ class ApiFigures:
             self._on_request(route, status, took_s)
 
     def before(
-        self, then: Callable[[DecisionAnswer, Place | None], None]
-    ) -> Callable[[DecisionAnswer, Place | None], None]:
+        self, then: Callable[[DecisionAnswer, LogPosition | None], None]
+    ) -> Callable[[DecisionAnswer, LogPosition | None], None]:
         """For ``Parts.on_answer``: an answer is counted, then ``then``."""
 
-        def both(answer: DecisionAnswer, place: Place | None) -> None:
+        def both(answer: DecisionAnswer, place: LogPosition | None) -> None:
             self.answered(answer)
             then(answer, place)
 
@@ -121,7 +121,7 @@ class TimedAnswers:
         self._answers = answers
         self._claims, self._kept = figures.ledger["claim"], figures.ledger["answer"]
 
-    async def claim(self, asked: Asked, timeout_s: float) -> IdClaim:
+    async def claim(self, asked: SubmittedRecord, timeout_s: float) -> IdClaim:
         """See ``AnswerLedger``."""
         began_s = time.perf_counter()
         try:
@@ -137,6 +137,6 @@ class TimedAnswers:
         finally:
             self._kept.add(time.perf_counter() - began_s)
 
-    async def release(self, asked: Asked) -> None:
+    async def release(self, asked: SubmittedRecord) -> None:
         """See ``AnswerLedger``."""
         await self._answers.release(asked)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, RecordVerdict
+from crossline.serve.decisions.values import AsOf, Basis, NotJudgedError, RecordVerdict, SubmittedRecord
 from crossline.serve.fault_log import TellableError
 from crossline.serve.replica.answers import verdict_of
 from crossline.serve.replica.entity import KeyAsked, KeyFigures
@@ -32,7 +32,7 @@ SHARE = 0.2  # of the time, at most, one is under way
 class Dry:
     """Records of a dry run, and who waits for their answers."""
 
-    asked: Sequence[Asked]
+    asked: Sequence[SubmittedRecord]
     answer: asyncio.Future[list[RecordVerdict | NotJudgedError]]
 
     def request(self) -> list[Laid]:
@@ -96,7 +96,7 @@ class DryRunQueue:
         self._again: asyncio.TimerHandle | None = None
         self.copies = 0
 
-    def put(self, asked: Sequence[Asked]) -> asyncio.Future[list[RecordVerdict | NotJudgedError]]:
+    def put(self, asked: Sequence[SubmittedRecord]) -> asyncio.Future[list[RecordVerdict | NotJudgedError]]:
         """The answer to ``asked``, once it is there."""
         answer: asyncio.Future[list[RecordVerdict | NotJudgedError]] = asyncio.get_running_loop().create_future()
         self._waiting.append(Dry(asked, answer))

@@ -12,7 +12,7 @@ from typing import Any
 
 from crossline.io.files.listing import ChunkList
 from crossline.runtime.snapshot.spark_log import offsets_of
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 from crossline.serve.replica.overlay import Laid
 from crossline.serve.replica.setup import KAFKA, Source
 
@@ -24,10 +24,10 @@ class PendingRecord:
     """A record. ``at``: its number among those here. ``answer``: who waits for what is decided; None: nobody."""
 
     at: int
-    asked: Asked
+    asked: SubmittedRecord
     came_s: float
     answer: asyncio.Future[Any] | None = None
-    place: Place | None = None
+    place: LogPosition | None = None
     failures: int = 0
 
     @property
@@ -58,7 +58,7 @@ class PendingRecords:
         """The number of the newest; 0: there was none."""
         return self._next - 1
 
-    def add(self, asked: Asked, answer: asyncio.Future[Any] | None) -> PendingRecord:
+    def add(self, asked: SubmittedRecord, answer: asyncio.Future[Any] | None) -> PendingRecord:
         """Behind all others."""
         entry = PendingRecord(self._next, asked, time.monotonic(), answer)
         self._next += 1
@@ -66,7 +66,7 @@ class PendingRecords:
         self._by_number[asked.number] = entry
         return entry
 
-    def placed(self, number: int, place: Place) -> None:
+    def placed(self, number: int, place: LogPosition) -> None:
         """Where the record stands that its asker calls ``number``."""
         entry = self._by_number.get(number)
         if entry is not None:

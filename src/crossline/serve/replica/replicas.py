@@ -20,7 +20,7 @@ from typing import Any
 from crossline.basics.errors import StateError
 from crossline.logs import get_logger
 from crossline.runtime.snapshot.spark_log import last_committed
-from crossline.serve.decisions.values import Asked, AsOf, Basis, NotJudgedError, Place, RecordVerdict
+from crossline.serve.decisions.values import AsOf, Basis, LogPosition, NotJudgedError, RecordVerdict, SubmittedRecord
 from crossline.serve.fault_log import noted, with_fault
 from crossline.serve.replica.answers import ReplicaLimits, ReplicationLag, or_raise, together, verdict_of
 from crossline.serve.replica.dry_runs import Dry, DryKey, DryRunQueue, laid_of
@@ -105,7 +105,9 @@ class Replicas:
         self._server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
+    async def judge(
+        self, asked: Sequence[SubmittedRecord], *, keep: bool = True
+    ) -> list[RecordVerdict | NotJudgedError]:
         """What holds at each of ``asked``, in their order; see ``Judge``.
 
         Args:
@@ -141,7 +143,7 @@ class Replicas:
         """Those of one key, computed by a copy of the fork; see ``FigureSource``."""
         return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
 
-    def lay(self, asked: Sequence[Asked]) -> None:
+    def lay(self, asked: Sequence[SubmittedRecord]) -> None:
         """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
         with suppress(NotJudgedError):
             self._check_room()
@@ -150,7 +152,7 @@ class Replicas:
         # Nobody waits for it: it goes with what is asked next.
         asyncio.get_running_loop().call_later(LAY_S, self._work.set)
 
-    def placed(self, number: int, place: Place) -> None:
+    def placed(self, number: int, place: LogPosition) -> None:
         """The record of that number stands there; see ``Judge``."""
         self._waiting.placed(number, place)
 

@@ -12,7 +12,7 @@ from crossline.basics.times import format_duration
 from crossline.settings.fields import DurationMs, Settings
 from crossline.settings.postgres import LedgerSettings
 from crossline.settings.process.casework import CasesSettings
-from crossline.settings.watch import LOOPBACK, Place, checked_place, place_of
+from crossline.settings.watch import LOOPBACK, Address, checked_place, place_of
 from crossline.settings.webhook import PostingSettings
 
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 5, 30_000
@@ -148,12 +148,12 @@ class ServeSettings(Settings):
     )
 
     @property
-    def metrics_place(self) -> Place | None:
+    def metrics_place(self) -> Address | None:
         """``metrics``, read."""
         return None if self.metrics is None else place_of(self.metrics)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Address:
         """``listen``, read."""
         found = place_of(self.listen)
         assert found is not None  # noqa: S101 - it was checked

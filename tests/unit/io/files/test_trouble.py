@@ -182,18 +182,18 @@ def test_in_a_large_folder_files_that_stand_still_are_looked_at_in_turns(
         os.utime(folder / f"{number:02d}.log", (0, 0))
     log = log_of(folder)
     assert log.poll(NOW_MS) == 61
-    looks, stat = 0, os.stat
+    side_inputs, stat = 0, os.stat
 
     def counted(path: Any, **options: Any) -> os.stat_result:
-        nonlocal looks
-        looks += 1
+        nonlocal side_inputs
+        side_inputs += 1
         return stat(path, **options)
 
     monkeypatch.setattr(folder_watch.os, "stat", counted)
     with (folder / "30.log").open("ab") as file:
         file.write(b"more\n")
     found = [log.poll(NOW_MS + folder_watch.HOT_MS * 10) for _ in range(7)]
-    assert looks <= 7 * 12
+    assert side_inputs <= 7 * 12
     assert found[-1] == 62, "each has had its turn"
 
 

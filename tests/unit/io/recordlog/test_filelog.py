@@ -15,21 +15,21 @@ import orjson
 import pytest
 
 from crossline.basics.errors import RetryableError, StateError, UsageError
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 from crossline.io.recordlog.filelog import FileRecordLog
 
 T = TypeVar("T")
 
 
-def asked(record_id: str, more: str = "") -> Asked:
-    return Asked(0, "payments", record_id, orjson.dumps({"id": record_id, "more": more}), "", 0)
+def asked(record_id: str, more: str = "") -> SubmittedRecord:
+    return SubmittedRecord(0, "payments", record_id, orjson.dumps({"id": record_id, "more": more}), "", 0)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-async def put(folder: Path, *groups: list[Asked], segment_bytes: int = 1 << 20) -> list[list[Place]]:
+async def put(folder: Path, *groups: list[SubmittedRecord], segment_bytes: int = 1 << 20) -> list[list[LogPosition]]:
     log = FileRecordLog(folder, "id", segment_bytes)
     try:
         return [await log.append(group) for group in groups]
@@ -48,15 +48,15 @@ def ids(folder: Path) -> list[str]:
 def test_a_place_is_where_the_record_s_line_begins(tmp_path: Path) -> None:
     first, second = run(put(tmp_path, [asked("a"), asked("b")], [asked("c")]))
     # {"id":"a","more":""} is 20 bytes, and its end of line one more.
-    assert first == [Place("00000001.jsonl", 0), Place("00000001.jsonl", 21)]
-    assert second == [Place("00000001.jsonl", 42)]
+    assert first == [LogPosition("00000001.jsonl", 0), LogPosition("00000001.jsonl", 21)]
+    assert second == [LogPosition("00000001.jsonl", 42)]
     assert lines(tmp_path) == [asked(each).raw for each in "abc"]
 
 
 def test_an_id_stands_once_at_its_first_place_over_calls_and_starts(tmp_path: Path) -> None:
     ((a, b, again),) = run(put(tmp_path, [asked("a"), asked("b"), asked("a", "another body")]))
     assert again == a
-    assert run(put(tmp_path, [asked("b"), asked("c"), asked("a")]))[0] == [b, Place("00000001.jsonl", 42), a]
+    assert run(put(tmp_path, [asked("b"), asked("c"), asked("a")]))[0] == [b, LogPosition("00000001.jsonl", 42), a]
     assert ids(tmp_path) == ["a", "b", "c"]
 
 
@@ -89,10 +89,10 @@ def test_a_half_line_of_a_kill_is_cut_and_a_whole_one_ended(tmp_path: Path) -> N
     file = tmp_path / "00000001.jsonl"
     with file.open("ab") as torn:
         torn.write(asked("b").raw[:-3])
-    assert run(put(tmp_path, [asked("c")]))[0] == [Place("00000001.jsonl", 21)]
+    assert run(put(tmp_path, [asked("c")]))[0] == [LogPosition("00000001.jsonl", 21)]
     with file.open("ab") as torn:
         torn.write(asked("d").raw)
-    assert run(put(tmp_path, [asked("d"), asked("e")]))[0] == [Place("00000001.jsonl", n) for n in (42, 63)]
+    assert run(put(tmp_path, [asked("d"), asked("e")]))[0] == [LogPosition("00000001.jsonl", n) for n in (42, 63)]
     assert ids(tmp_path) == ["a", "c", "d", "e"]
 
 
@@ -104,7 +104,7 @@ def test_a_second_writer_is_refused_until_the_first_lets_go(tmp_path: Path) -> N
         with pytest.raises(StateError, match=rf"process {os.getpid()} on"):
             await second.open()
         await first.close()
-        assert await second.append([asked("a")]) == [Place("00000001.jsonl", 0)]
+        assert await second.append([asked("a")]) == [LogPosition("00000001.jsonl", 0)]
         await second.close()
 
     run(both())
@@ -128,7 +128,7 @@ def test_a_forked_child_does_not_hold_the_log(tmp_path: Path) -> None:
         try:
             process.kill()
             process.wait()
-            assert run(put(tmp_path, [asked("a")]))[0] == [Place("00000001.jsonl", 0)]
+            assert run(put(tmp_path, [asked("a")]))[0] == [LogPosition("00000001.jsonl", 0)]
         finally:
             os.kill(int(said[0]), signal.SIGKILL)
 
@@ -136,7 +136,7 @@ def test_a_forked_child_does_not_hold_the_log(tmp_path: Path) -> None:
 @pytest.mark.parametrize("raw", [b"", b'{"id":"a"\n}', b'{"id":"a"}\n'])
 def test_what_is_no_single_line_is_refused(tmp_path: Path, raw: bytes) -> None:
     with pytest.raises(UsageError, match="expected JSON in one line"):
-        run(put(tmp_path, [Asked(0, "payments", "a", raw, "", 0)]))
+        run(put(tmp_path, [SubmittedRecord(0, "payments", "a", raw, "", 0)]))
 
 
 def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_line(
@@ -161,7 +161,10 @@ def test_a_full_disk_acknowledges_nothing_and_leaves_no_half_line(
         with pytest.raises(RetryableError):
             await log.append([asked("b")])
         monkeypatch.setattr(os, "pwrite", write)
-        assert await log.append([asked("c"), asked("a")]) == [Place("00000001.jsonl", 21), Place("00000001.jsonl", 0)]
+        assert await log.append([asked("c"), asked("a")]) == [
+            LogPosition("00000001.jsonl", 21),
+            LogPosition("00000001.jsonl", 0),
+        ]
         await log.close()
 
     run(meet())
@@ -188,7 +191,7 @@ def test_what_a_failed_sync_may_have_lost_is_written_again(tmp_path: Path, monke
         monkeypatch.setattr(os, "fdatasync", sync)
         monkeypatch.setattr(os, "pwrite", noted)
         # Known by now, and yet not acknowledged before it was written and synced again.
-        assert await log.append([asked("b")]) == [Place("00000001.jsonl", 21)]
+        assert await log.append([asked("b")]) == [LogPosition("00000001.jsonl", 21)]
         await log.close()
 
     run(meet())

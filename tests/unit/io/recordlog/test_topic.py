@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from crossline.basics.errors import RetryableError, UsageError
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 from crossline.io.recordlog import topic as of_topics
 from crossline.io.recordlog.topic import KafkaRecordLog
 from crossline.settings.kafka import KafkaSourceSettings
@@ -75,8 +75,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeProducer]:
     return found
 
 
-def record(number: int) -> Asked:
-    return Asked(number, "payments", f"t{number}", b'{"account": "a"}', "", 5)
+def record(number: int) -> SubmittedRecord:
+    return SubmittedRecord(number, "payments", f"t{number}", b'{"account": "a"}', "", 5)
 
 
 FATAL = KafkaError(KafkaError._FATAL, "the sequence of a partition was lost", fatal=True)
@@ -87,14 +87,14 @@ def test_another_producer_takes_over(made: list[FakeProducer], how: str) -> None
     async def play() -> None:
         log = KafkaRecordLog(SETTINGS, "payments", "account")
         try:
-            assert await log.append([record(1)]) == [Place("payments-0", 0)]
+            assert await log.append([record(1)]) == [LogPosition("payments-0", 0)]
             (first,) = made
             first.error, first.raises = (FATAL, None) if how == "delivery" else (None, FATAL)
             with pytest.raises(RetryableError, match="the sequence of a partition was lost"):
                 await log.append([record(2)])
             assert len(made) == 2
-            assert await log.append([record(2)]) == [Place("payments-0", 0)]
-            assert await log.append([record(1)]) == [Place("payments-0", 0)], "known since before"
+            assert await log.append([record(2)]) == [LogPosition("payments-0", 0)]
+            assert await log.append([record(1)]) == [LogPosition("payments-0", 0)], "known since before"
             assert len(made) == 2
         finally:
             await log.close()
@@ -130,7 +130,7 @@ def test_an_error_that_passes_replaces_nothing(made: list[FakeProducer]) -> None
             with pytest.raises(RetryableError):
                 await log.append([record(1)])
             made[0].error = None
-            assert await log.append([record(1)]) == [Place("payments-0", 0)]
+            assert await log.append([record(1)]) == [LogPosition("payments-0", 0)]
             assert len(made) == 1
         finally:
             await log.close()
@@ -148,8 +148,8 @@ def test_a_record_is_put_there_while_another_one_waits(made: list[FakeProducer])
             assert len(made[0]._waiting) == 2, "both are with the client, and the copy is not"
             puts[0].cancel()  # its caller has gone
             made[0].silent = False
-            assert await puts[1] == Place("payments-0", 1)
-            assert await again == Place("payments-0", 0)
+            assert await puts[1] == LogPosition("payments-0", 1)
+            assert await again == LogPosition("payments-0", 0)
             made[0].error = KafkaError(KafkaError._MSG_TIMED_OUT)
             with pytest.raises(RetryableError):
                 await log.put(record(3))
@@ -166,13 +166,13 @@ def test_what_is_known_by_its_id_is_not_put_there_whatever_it_says(made: list[Fa
 
     async def play() -> None:
         log = KafkaRecordLog(SETTINGS, "payments", "account")
-        first = Place("payments-3", 7)
+        first = LogPosition("payments-3", 7)
         try:
             log.know("t1", first)
-            log.know("t1", Place("payments-0", 9))  # a copy of it, which the pipeline does not take
-            other = Asked(1, "payments", "t1", b'{"account": "b", "more": 1}', "", 5)
-            assert await log.append([record(1), other, record(2)]) == [first, first, Place("payments-0", 0)]
-            assert await log.put(Asked(4, "payments", "t1", b"no JSON", "", 5)) == first
+            log.know("t1", LogPosition("payments-0", 9))  # a copy of it, which the pipeline does not take
+            other = SubmittedRecord(1, "payments", "t1", b'{"account": "b", "more": 1}', "", 5)
+            assert await log.append([record(1), other, record(2)]) == [first, first, LogPosition("payments-0", 0)]
+            assert await log.put(SubmittedRecord(4, "payments", "t1", b"no JSON", "", 5)) == first
             assert len(made) == 1
         finally:
             await log.close()
@@ -184,7 +184,7 @@ def test_what_is_known_by_its_id_is_not_put_there_whatever_it_says(made: list[Fa
 def test_what_is_known_while_it_is_put_is_told_where_that_fails(made: list[FakeProducer], *, fails: bool) -> None:
     async def play() -> None:
         log = KafkaRecordLog(SETTINGS, "payments", "account")
-        before = Place("payments-3", 7)
+        before = LogPosition("payments-3", 7)
         try:
             made[0].silent = True
             held = asyncio.create_task(log.append([record(1)]))
@@ -196,9 +196,9 @@ def test_what_is_known_while_it_is_put_is_told_where_that_fails(made: list[FakeP
                 with pytest.raises(RetryableError):
                     await held
             else:
-                assert await held == [Place("payments-0", 0)]
+                assert await held == [LogPosition("payments-0", 0)]
             made[0].error = None
-            assert await log.append([record(1)]) == [before if fails else Place("payments-0", 0)]
+            assert await log.append([record(1)]) == [before if fails else LogPosition("payments-0", 0)]
         finally:
             await log.close()
 
@@ -210,12 +210,12 @@ def test_the_last_ones_are_known(made: list[FakeProducer], monkeypatch: pytest.M
 
     async def play() -> None:
         log = KafkaRecordLog(SETTINGS, "payments", "account")
-        places = [Place("payments-3", number) for number in range(4)]
+        places = [LogPosition("payments-3", number) for number in range(4)]
         try:
             for number, place in enumerate(places):
                 log.know(f"t{number}", place)
             assert await log.append([record(2), record(3)]) == places[2:]
-            assert await log.append([record(1)]) == [Place("payments-0", 0)], "nobody knows of it any more"
+            assert await log.append([record(1)]) == [LogPosition("payments-0", 0)], "nobody knows of it any more"
             assert len(made) == 1
         finally:
             await log.close()

@@ -18,7 +18,7 @@ from crossline.observe.run_health.history import RunHistory
 from crossline.observe.run_health.report import NO_SLO, NO_WATCH, ReplicaLag, running_report
 from crossline.observe.run_health.scrape import Scrape, scrape
 from crossline.observe.watch.listener import HttpListener, HttpPage
-from crossline.settings.watch import Place, WatchSettings
+from crossline.settings.watch import Address, WatchSettings
 
 from ..objectives.test_counting import pipeline  # noqa: TID252 - a pipeline of topics
 from .kit import end_of, minutes, promising, run
@@ -152,7 +152,7 @@ def test_who_does_not_answer_is_unknown(tmp_path: Path) -> None:
             scrape(place, "others", 0)
     with pytest.raises(RetryableError, match=rf"no run answers at {place} \(watch.listen\): Connection refused"):
         scrape(place, "payments", 0)
-    other = HttpListener(Place("127.0.0.1", 0), {"/metrics": lambda _: HttpPage(b"<html>", "text/html")})
+    other = HttpListener(Address("127.0.0.1", 0), {"/metrics": lambda _: HttpPage(b"<html>", "text/html")})
     try:
         with pytest.raises(RetryableError, match="no run answers at"):
             scrape(other.place, "payments", 0)

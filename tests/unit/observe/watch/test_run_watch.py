@@ -28,7 +28,7 @@ from crossline.observe.watch.disk_usage import disk_usage_of
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.run_watch import RunWatch
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
-from crossline.settings.watch import Place, WatchSettings, place_of
+from crossline.settings.watch import Address, WatchSettings, place_of
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "watch"
 
@@ -121,7 +121,7 @@ def test_other_paths_methods_and_faults() -> None:
         raise ValueError("secret")
 
     pages: dict[str, Callable[[str], HttpPage]] = {"/ok": lambda _: HttpPage(b"yes", "text/plain"), "/bad": fails}
-    listener = HttpListener(Place("127.0.0.1", 0), pages)
+    listener = HttpListener(Address("127.0.0.1", 0), pages)
 
     def ask(method: str, path: str) -> tuple[int, bytes]:
         client = http.client.HTTPConnection("127.0.0.1", listener.place.port, timeout=30)
@@ -154,7 +154,7 @@ def test_clients_that_say_nothing_take_no_more_than_their_share(monkeypatch: pyt
     monkeypatch.setattr(listening, "CLIENTS_MAX", 3)
     monkeypatch.setattr(listening, "REQUEST_S_MAX", 600.0)
     monkeypatch.setattr(listening._Handler, "timeout", 600.0)
-    listener = HttpListener(Place("127.0.0.1", 0), {"/ok": lambda _: HttpPage(b"yes", "text/plain")})
+    listener = HttpListener(Address("127.0.0.1", 0), {"/ok": lambda _: HttpPage(b"yes", "text/plain")})
     try:
         silent = [socket.create_connection((listener.place.host, listener.place.port)) for _ in range(3)]
         while answered(listener):  # until all three are met
@@ -169,7 +169,7 @@ def test_clients_that_say_nothing_take_no_more_than_their_share(monkeypatch: pyt
 
 def test_a_client_that_dribbles_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "REQUEST_S_MAX", 0.05)
-    listener = HttpListener(Place("127.0.0.1", 0), {"/ok": lambda _: HttpPage(b"yes", "text/plain")})
+    listener = HttpListener(Address("127.0.0.1", 0), {"/ok": lambda _: HttpPage(b"yes", "text/plain")})
     try:
         with socket.create_connection((listener.place.host, listener.place.port)) as slow, suppress(ConnectionError):
             slow.settimeout(60)

@@ -15,7 +15,7 @@ from crossline.basics.errors import UsageError
 from crossline.serve.app.hot import BATCH_MAX, HotRoutes
 from crossline.serve.app.server import listening, serve
 from crossline.settings.process.serve import ServeSettings
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 
@@ -24,7 +24,7 @@ def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> N
     async def run() -> None:
         desk = Desk()
         app = HotRoutes(desk.decisions, "peek", 30_000, Starlette())
-        bound, place = listening(Place("127.0.0.1", 0))
+        bound, place = listening(Address("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
         serving = asyncio.create_task(serve(app, bound, ServeSettings(open=True), stop, up.set))
         await up.wait()
@@ -146,7 +146,7 @@ def test_a_dry_run_of_many_is_one_call_of_the_replica() -> None:
 
 
 def test_a_place_that_is_taken_is_told() -> None:
-    bound, place = listening(Place("127.0.0.1", 0))
+    bound, place = listening(Address("127.0.0.1", 0))
     try:
         with pytest.raises(UsageError, match=r"serve: cannot listen at 127\.0\.0\.1:\d+: Address already in use"):
             listening(place)

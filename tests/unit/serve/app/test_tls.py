@@ -31,7 +31,7 @@ from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.server import listening, serve
 from crossline.serve.start_check import check_files
 from crossline.settings.process.serve import ServeSettings, TlsSettings
-from crossline.settings.watch import Place
+from crossline.settings.watch import Address
 
 from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
 
@@ -65,7 +65,7 @@ def certificate(folder: Path, name: str, address: str = "127.0.0.1") -> TlsSetti
 class Served:
     """The API of a test. ``key``: of one who may decide."""
 
-    place: Place
+    place: Address
     key: str
     tls: TlsSettings
 
@@ -82,7 +82,7 @@ def with_api(folder: Path, tls: TlsSettings, work: Callable[[Served], Awaitable[
         settings = ServeSettings(tls=tls, keys=str(folder / "keys.db"))
         key = KeyFile(folder / "keys.db").create("shop", ["decide:payments"], now_ms=0, expires_ms=None)[0]
         app = HotRoutes(desk.decisions, "peek", 30_000, Starlette(routes=[Route("/healthz", _well)]))
-        bound, place = listening(Place("127.0.0.1", 0))
+        bound, place = listening(Address("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
         serving = asyncio.create_task(serve(guarded(app, settings), bound, settings, stop, up.set))
         await up.wait()
@@ -142,7 +142,7 @@ def test_a_server_that_cannot_be_known_gets_no_payment(tmp_path: Path) -> None:
 
 
 def test_plain_http_is_answered_by_nobody(tmp_path: Path) -> None:
-    def asked(place: Place) -> bytes:
+    def asked(place: Address) -> bytes:
         found = b""
         with socket.create_connection((place.host, place.port), SECONDS) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -16,7 +16,15 @@ from crossline.serve.decisions.interfaces import IdClaim, RecordedAnswer, Servic
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.replies import DecisionAnswer
 from crossline.serve.decisions.service import DecisionService
-from crossline.serve.decisions.values import Asked, AsOf, Basis, Degraded, NotJudgedError, Place, RecordVerdict
+from crossline.serve.decisions.values import (
+    AsOf,
+    Basis,
+    Degraded,
+    LogPosition,
+    NotJudgedError,
+    RecordVerdict,
+    SubmittedRecord,
+)
 
 PAYMENTS = StreamSpec.model_validate(
     {
@@ -32,7 +40,7 @@ def payment(record_id: str, cents: int = 100) -> bytes:
     return orjson.dumps({"id": record_id, "account": "a1", "cents": cents, "at": 1_767_225_600_000})
 
 
-def decided(asked: Asked, decision: str) -> dict[str, Any]:
+def decided(asked: SubmittedRecord, decision: str) -> dict[str, Any]:
     return {
         "decision_id": decision_id(1, asked.stream, asked.record_id),
         "decision": decision,
@@ -56,13 +64,15 @@ class FakeJudge:
     seen: list[str] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     numbers: set[int] = field(default_factory=set)
-    placed_at: dict[int, Place] = field(default_factory=dict)
+    placed_at: dict[int, LogPosition] = field(default_factory=dict)
     gone: list[int] = field(default_factory=list)
     laid: list[str] = field(default_factory=list)
     dry: list[str] = field(default_factory=list)
     dry_calls: int = 0
 
-    async def judge(self, asked: Sequence[Asked], *, keep: bool = True) -> list[RecordVerdict | NotJudgedError]:
+    async def judge(
+        self, asked: Sequence[SubmittedRecord], *, keep: bool = True
+    ) -> list[RecordVerdict | NotJudgedError]:
         self.dry_calls += not keep
         (self.seen if keep else self.dry).extend(each.record_id for each in asked)
         self.numbers.update(each.number for each in asked)
@@ -73,11 +83,11 @@ class FakeJudge:
         as_of = AsOf(7, 40, 0)
         return [RecordVerdict(decided(each, self.says), {}, {}, as_of, "basis", self.degraded) for each in asked]
 
-    def lay(self, asked: Sequence[Asked]) -> None:
+    def lay(self, asked: Sequence[SubmittedRecord]) -> None:
         self.laid.extend(each.record_id for each in asked)
         self.numbers.update(each.number for each in asked)
 
-    def placed(self, number: int, place: Place) -> None:
+    def placed(self, number: int, place: LogPosition) -> None:
         assert number in self.numbers, "the place of a record that nobody was asked about"
         self.placed_at[number] = place
 
@@ -94,12 +104,12 @@ class FakeLog:
     error: RetryableError | None = None
     there: list[str] = field(default_factory=list)
 
-    async def append(self, asked: Sequence[Asked]) -> list[Place]:
+    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
         await self.held.wait()
         if self.error is not None:
             raise self.error
         self.there.extend(each.record_id for each in asked)
-        return [Place("log", number) for number, _ in enumerate(asked, len(self.there))]
+        return [LogPosition("log", number) for number, _ in enumerate(asked, len(self.there))]
 
     async def close(self) -> None:
         pass
@@ -111,7 +121,7 @@ class FakeStream:
 
     held: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def decision(self, asked: Asked, _: Place, ingest_ms: int | None) -> Mapping[str, Any]:
+    async def decision(self, asked: SubmittedRecord, _: LogPosition, ingest_ms: int | None) -> Mapping[str, Any]:
         await self.held.wait()
         assert ingest_ms in {None, 1_767_225_600_000}
         return decided(asked, "block")
@@ -134,7 +144,7 @@ class FakeLedger:
     error: RetryableError | None = None
     elsewhere: set[str] = field(default_factory=set)
 
-    async def claim(self, asked: Asked, _: float) -> IdClaim:
+    async def claim(self, asked: SubmittedRecord, _: float) -> IdClaim:
         if self.error is not None:
             raise self.error
         if asked.record_id in self.elsewhere:
@@ -155,7 +165,7 @@ class FakeLedger:
         self.known[asked.stream, asked.record_id] = asked.digest, body
         return RecordedAnswer(body)
 
-    async def release(self, asked: Asked) -> None:
+    async def release(self, asked: SubmittedRecord) -> None:
         await self.frees.wait()
         del self.known[asked.stream, asked.record_id]
 
@@ -166,18 +176,18 @@ class FakeOutbox:
     waiting: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
 
-    async def put(self, asked: Sequence[Asked]) -> None:
+    async def put(self, asked: Sequence[SubmittedRecord]) -> None:
         await self.takes.wait()
         self.waiting.extend(each.record_id for each in asked)
 
-    async def done(self, asked: Asked) -> None:
+    async def done(self, asked: SubmittedRecord) -> None:
         self.sent.append(asked.record_id)
 
 
 class FakeFallback:
     version = 1
 
-    def decide(self, asked: Asked) -> str:
+    def decide(self, asked: SubmittedRecord) -> str:
         return "review" if orjson.loads(asked.raw)["cents"] > 50_000 else "allow"
 
 
@@ -190,7 +200,7 @@ class Desk:
     stream: FakeStream = field(default_factory=FakeStream)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     outbox: FakeOutbox = field(default_factory=FakeOutbox)
-    answers: list[tuple[DecisionAnswer, Place | None]] = field(default_factory=list)
+    answers: list[tuple[DecisionAnswer, LogPosition | None]] = field(default_factory=list)
     by_broker: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

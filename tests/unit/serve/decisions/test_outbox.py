@@ -8,13 +8,13 @@ from pathlib import Path
 
 from crossline.basics.errors import RetryableError, UsageError
 from crossline.serve.decisions.outbox import AT_ONCE, SqliteOutbox, send_on
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 
 from .fakes import FakeLog
 
 
-def asked(name: str, stream: str = "payments") -> Asked:
-    return Asked(0, stream, name, b'{"id": "%s"}' % name.encode(), "d", 5)
+def asked(name: str, stream: str = "payments") -> SubmittedRecord:
+    return SubmittedRecord(0, stream, name, b'{"id": "%s"}' % name.encode(), "d", 5)
 
 
 def test_what_is_put_is_there_after_a_restart_once_and_in_order(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ class Refusing(FakeLog):
 
     attempts = 0
 
-    async def append(self, given: Sequence[Asked]) -> list[Place]:
+    async def append(self, given: Sequence[SubmittedRecord]) -> list[LogPosition]:
         self.attempts += 1
         if self.attempts < 3:
             raise RetryableError("away")
@@ -45,7 +45,7 @@ def test_what_waits_is_sent_on_until_its_stream_takes_it(tmp_path: Path) -> None
         await outbox.put([asked("a"), asked("x", "elsewhere"), asked("b")])
         sent: list[str] = []
 
-        def on_sent(_: str, record_id: str, __: Place) -> None:
+        def on_sent(_: str, record_id: str, __: LogPosition) -> None:
             sent.append(record_id)
             if len(sent) == 2:
                 stop.set()
@@ -78,7 +78,7 @@ def test_a_stream_that_takes_nothing_holds_up_no_other(tmp_path: Path) -> None:
 class Never(FakeLog):
     """One of them it never takes."""
 
-    async def append(self, given: Sequence[Asked]) -> list[Place]:
+    async def append(self, given: Sequence[SubmittedRecord]) -> list[LogPosition]:
         if given[0].record_id == "a":
             raise UsageError("no key")
         return await super().append(given)
@@ -101,7 +101,10 @@ def test_one_that_was_set_aside_is_sent_again_when_it_is_answered_again(tmp_path
 
     async def work() -> None:
         outbox = SqliteOutbox(tmp_path / "outbox.db")
-        old, new = Asked(1, "payments", "t1", b"{}", "d1", 5), Asked(2, "payments", "t1", b'{"a": 1}', "d2", 6)
+        old, new = (
+            SubmittedRecord(1, "payments", "t1", b"{}", "d1", 5),
+            SubmittedRecord(2, "payments", "t1", b'{"a": 1}', "d2", 6),
+        )
         await outbox.put([old])
         await outbox.set_aside(old)
         assert outbox.waiting("payments") == []

@@ -9,7 +9,7 @@ import pytest
 
 from crossline.basics.errors import RetryableError
 from crossline.serve.decisions import service
-from crossline.serve.decisions.values import Degraded, OutcomeUnknownError, Place
+from crossline.serve.decisions.values import Degraded, LogPosition, OutcomeUnknownError
 
 from .fakes import Desk, payment
 from .test_service import LONG_S, SHORT_S, said, with_desk
@@ -168,6 +168,6 @@ def test_the_answer_that_was_kept_before_is_sent_and_held_to_what_the_stream_dec
         assert said(reply) == other
         ((answer, place),) = desk.answers
         assert (answer.decision["decision_id"], answer.decision["decision"]) == ("d-other", "block")
-        assert (answer.answered, place) == ("fallback", Place("log", 1))
+        assert (answer.answered, place) == ("fallback", LogPosition("log", 1))
 
     with_desk(work)

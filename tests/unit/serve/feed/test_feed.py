@@ -14,7 +14,7 @@ import pytest
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import SinkError, StoppedError, UsageError
-from crossline.basics.streams.api_record import Place
+from crossline.basics.streams.api_record import LogPosition
 from crossline.io.feed.files import batches_in
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.rules.policy.hits import DecidedRecord
@@ -181,7 +181,9 @@ def test_a_reader_that_is_closed_lets_its_followers_go(tmp_path: Path) -> None:
     async def meet() -> None:
         async with reading(tmp_path) as reader:
             follower = asyncio.ensure_future(taken(reader, 1))
-            waiting = asyncio.ensure_future(Exact(reader, POLICY).decision(record("p"), Place("00000007.jsonl", 5)))
+            waiting = asyncio.ensure_future(
+                Exact(reader, POLICY).decision(record("p"), LogPosition("00000007.jsonl", 5))
+            )
             await asyncio.sleep(0.01)
         assert await follower == []
         with pytest.raises(StoppedError, match="not followed any more"):
@@ -231,7 +233,9 @@ def asked(
     async def meet() -> list[Any]:
         async with reading(folder) as reader:
             exact = Exact(reader, POLICY)
-            waiting = [asyncio.ensure_future(exact.decision(each, Place("00000007.jsonl", at))) for each, at in records]
+            waiting = [
+                asyncio.ensure_future(exact.decision(each, LogPosition("00000007.jsonl", at))) for each, at in records
+            ]
             await asyncio.sleep(0)
             meanwhile()
             return await asyncio.gather(*waiting, return_exceptions=True)
@@ -321,8 +325,8 @@ def test_logs_before_those_that_are_named_are_covered(tmp_path: Path) -> None:
             return await reader.batch(0)
 
     batch = run(meet())
-    places = [Place("00000006.jsonl", 99), Place("00000007.jsonl", 9), Place("00000007.jsonl", 10)]
-    places += [Place("00000008.jsonl", 0), Place("topic-1", 0)]
+    places = [LogPosition("00000006.jsonl", 99), LogPosition("00000007.jsonl", 9), LogPosition("00000007.jsonl", 10)]
+    places += [LogPosition("00000008.jsonl", 0), LogPosition("topic-1", 0)]
     assert [batch.covers("payments", each) for each in places] == [True, True, False, False, False]
     assert not batch.covers("transfers", places[1])
 

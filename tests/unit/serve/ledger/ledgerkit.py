@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from crossline.serve.decisions.values import Asked, Basis
+from crossline.serve.decisions.values import Basis, SubmittedRecord
 from crossline.serve.ledger.base import DecisionLedger
 from crossline.serve.ledger.postgres.ledger import PostgresLedger
 from crossline.serve.ledger.receipts import ReceiptEntry
@@ -43,7 +43,7 @@ def opening(make: Callable[..., Opened]) -> Iterator[Callable[..., Opened]]:
         yield opened
 
 
-def outcomes(ledger: DecisionLedger, *questions: Asked) -> list[str]:
+def outcomes(ledger: DecisionLedger, *questions: SubmittedRecord) -> list[str]:
     """Of claims."""
     return [each.outcome for each in ledger.claim(questions)]
 
@@ -69,8 +69,10 @@ FIGURES = {
 EVIDENCE = {"card_burst": {"record_ids": ["t1", "t2"], "count": 10}}
 
 
-def asked(record_id: str, body: str = "{}", stream: str = "payments") -> Asked:
-    return Asked(1, stream, record_id, body.encode(), hashlib.sha256(body.encode()).hexdigest(), 1_700_000_000_000)
+def asked(record_id: str, body: str = "{}", stream: str = "payments") -> SubmittedRecord:
+    return SubmittedRecord(
+        1, stream, record_id, body.encode(), hashlib.sha256(body.encode()).hexdigest(), 1_700_000_000_000
+    )
 
 
 def decision_of(record_id: str, decision: str = "allow", answered: str = "peek", **more: Any) -> dict[str, Any]:

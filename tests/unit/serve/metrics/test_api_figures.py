@@ -23,7 +23,7 @@ from crossline.serve.access.middleware import Access
 from crossline.serve.decisions.outbox import SqliteOutbox
 from crossline.serve.decisions.reconciliation import Revised
 from crossline.serve.decisions.replies import DecisionAnswer
-from crossline.serve.decisions.values import Asked, Degraded
+from crossline.serve.decisions.values import Degraded, SubmittedRecord
 from crossline.serve.health.values import HealthReport
 from crossline.serve.metrics import exposition
 from crossline.serve.metrics.exposition import ApiCollector, ApiStatus, metrics_endpoint
@@ -36,8 +36,8 @@ from e2e.scraping import Scrape, alerting_rules, get, names_in
 STANDING = ApiStatus(ReplicationLag(1_500, 812, ready=True), 3, 2, 1, (40, 0.25), 0)
 
 
-def asked(number: int) -> Asked:
-    return Asked(number, "payments", f"t{number}", b"{}", f"digest{number}", 0)
+def asked(number: int) -> SubmittedRecord:
+    return SubmittedRecord(number, "payments", f"t{number}", b"{}", f"digest{number}", 0)
 
 
 def answer(number: int, answered: Any, decision: str, *parts: str) -> DecisionAnswer:

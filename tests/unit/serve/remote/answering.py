@@ -20,7 +20,7 @@ from crossline.serve.decisions.adapters import LedgerAnswers
 from crossline.serve.decisions.interfaces import ServiceParts
 from crossline.serve.decisions.records import StreamRecords
 from crossline.serve.decisions.service import DecisionService
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 from crossline.serve.ledger.factory import ledger_of
 from crossline.serve.remote.store_follower import StoreFollower
 from crossline.serve.replica.answers import ReplicaLimits
@@ -34,9 +34,9 @@ class Topic:
     def __init__(self) -> None:
         self._at = 0
 
-    async def append(self, asked: Sequence[Asked]) -> list[Place]:
+    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
         first, self._at = self._at, self._at + len(asked)
-        return [Place("payments-0", first + number) for number in range(len(asked))]
+        return [LogPosition("payments-0", first + number) for number in range(len(asked))]
 
     async def close(self) -> None:
         pass
@@ -47,7 +47,7 @@ class Fallback:
 
     version = 1
 
-    def decide(self, _: Asked) -> str:
+    def decide(self, _: SubmittedRecord) -> str:
         return "step_up"
 
 

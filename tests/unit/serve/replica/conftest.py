@@ -20,7 +20,7 @@ from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import SubmittedRecord
 from crossline.serve.replica.replicas import Replicas
 
 STREAM = "payments"
@@ -66,17 +66,17 @@ class Asks:
     def __init__(self) -> None:
         self.made = 0
 
-    def record(self, account: str = "a1", **more: Any) -> Asked:
+    def record(self, account: str = "a1", **more: Any) -> SubmittedRecord:
         self.made += 1
         at_ms = START_MS + 1_000 * self.made
         fields = {"id": f"t{self.made}", "account": account, "amount": 100, "at": at_ms, **more}
-        return Asked(self.made, STREAM, fields["id"], json.dumps(fields).encode(), "", at_ms)
+        return SubmittedRecord(self.made, STREAM, fields["id"], json.dumps(fields).encode(), "", at_ms)
 
-    def records(self, count: int, account: str = "a1") -> list[Asked]:
+    def records(self, count: int, account: str = "a1") -> list[SubmittedRecord]:
         return [self.record(account) for _ in range(count)]
 
 
-def lines(asked: Sequence[Asked]) -> list[tuple[str, list[bytes]]]:
+def lines(asked: Sequence[SubmittedRecord]) -> list[tuple[str, list[bytes]]]:
     return [(STREAM, [each.raw for each in asked])]
 
 

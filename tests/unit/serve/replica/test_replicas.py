@@ -19,7 +19,7 @@ from crossline.basics.errors import StateError, UsageError
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.app.compose import replicas_of
-from crossline.serve.decisions.values import NotJudgedError, Place, RecordVerdict
+from crossline.serve.decisions.values import LogPosition, NotJudgedError, RecordVerdict
 from crossline.serve.replica.answers import ReplicaLimits
 from crossline.serve.replica.replicas import Replicas
 
@@ -134,7 +134,7 @@ def test_batches_take_over_what_was_laid_over(pipeline: Pipeline) -> None:
             said = decisions([each for one in asked for each in await replicas.judge([one])])
             chunks.append((at, at + sum(len(each.raw) + 1 for each in asked)))
             for each in asked:
-                replicas.placed(each.number, Place("f.jsonl", at))
+                replicas.placed(each.number, LogPosition("f.jsonl", at))
                 at += len(each.raw) + 1
             decided = pipeline.batch(lines(asked), commit=False)
             listed(pipeline, chunks)

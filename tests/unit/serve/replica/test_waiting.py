@@ -10,7 +10,7 @@ import orjson
 import pytest
 import uvloop
 
-from crossline.serve.decisions.values import Asked, Place
+from crossline.serve.decisions.values import LogPosition, SubmittedRecord
 from crossline.serve.replica.answers import together
 from crossline.serve.replica.forks import Fork, LostError
 from crossline.serve.replica.messages import FORK, ForkRequest, Hello
@@ -18,16 +18,16 @@ from crossline.serve.replica.pending_records import BatchEnds, PendingRecords
 from crossline.serve.replica.setup import Source
 
 
-def asked(number: int) -> Asked:
-    return Asked(number, "payments", f"t{number}", b"{}", "", 0)
+def asked(number: int) -> SubmittedRecord:
+    return SubmittedRecord(number, "payments", f"t{number}", b"{}", "", 0)
 
 
 def test_a_record_goes_once_a_batch_is_beyond_its_place() -> None:
     waiting = PendingRecords()
     for number in (11, 12, 13):
         waiting.add(asked(number), None)
-    waiting.placed(11, Place("f", 100))
-    waiting.placed(12, Place("f", 120))
+    waiting.placed(11, LogPosition("f", 100))
+    waiting.placed(12, LogPosition("f", 120))
     ends = {"payments": {"f": 120}}
     assert [each.asked.number for each in waiting.upto(waiting.last, ends)] == [12, 13]
     assert [each.asked.number for each in waiting.upto(2, ends)] == [12]

@@ -19,7 +19,7 @@ from crossline.rule_registry.history import History
 from crossline.rule_registry.outcomes.manual_holds import HeldByHand
 from crossline.rule_registry.sources.folders import release_in_folder
 from crossline.rule_registry.sources.hold_placement import ask_in_folder
-from crossline.rule_registry.sources.holds import EndWish, HoldWish, Standing, new_hold_id
+from crossline.rule_registry.sources.holds import EndWish, HoldState, HoldWish, new_hold_id
 from crossline.rule_registry.sources.releases import release_text
 from crossline.rules.holds.manual import KEY_FIELDS_MAX
 from crossline.rules.holds.release import release_key
@@ -187,7 +187,7 @@ def _check(deps: Dependencies, wish: HoldWish) -> None:
     if wish.until_ms <= deps.now_ms():
         raise invalid("/until", shown(instant_text(wish.until_ms)), "an instant to come")
     events = rulebook(deps.config).events
-    problem = Standing(deps.config.streams, History(events)).problem(wish, deps.now_ms()) if events else None
+    problem = HoldState(deps.config.streams, History(events)).problem(wish, deps.now_ms()) if events else None
     if problem is not None:
         raise invalid("", *problem)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.text_escapes import indexed
-from crossline.serve.decisions.values import Asked
+from crossline.serve.decisions.values import SubmittedRecord
 from crossline.serve.ledger.base import Claimed
 from crossline.serve.ledger.postgres.schema import alive, slots_key
 from crossline.serve.ledger.postgres.session import LedgerSession, Owner
@@ -32,7 +32,7 @@ Key = tuple[str, str]
 def claim_all(
     session: LedgerSession,
     place: DatabaseAddress,
-    asked: Sequence[Asked],
+    asked: Sequence[SubmittedRecord],
     now_ms: int,
     claim_ms_max: int,
     lost: Owner | None = None,
@@ -41,7 +41,7 @@ def claim_all(
 
     ``lost``: who made the same claims a moment ago, by a connection that ended before it had the result.
     """
-    given: dict[Key, Asked] = {}
+    given: dict[Key, SubmittedRecord] = {}
     for each in asked:
         given.setdefault((each.stream, indexed(each.record_id)), each)
     fresh: dict[Key, Claimed] = {}
@@ -66,7 +66,9 @@ def claim_all(
     return [_claim_of(each, given, fresh, settled) for each in asked]
 
 
-def _claim_of(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], settled: dict[Key, Any]) -> Claimed:
+def _claim_of(
+    each: SubmittedRecord, given: dict[Key, SubmittedRecord], fresh: dict[Key, Claimed], settled: dict[Key, Any]
+) -> Claimed:
     """An id that stands twice among those that are asked at once is fresh the first time."""
     key = (each.stream, indexed(each.record_id))
     if key in fresh:
@@ -81,7 +83,7 @@ def _claim_of(each: Asked, given: dict[Key, Asked], fresh: dict[Key, Claimed], s
     return Claimed("pending") if row[5] is None else Claimed("answered", bytes(row[5]), row[4])
 
 
-def _inserted(session: LedgerSession, given: dict[Key, Asked], keys: Sequence[Key], now_ms: int) -> list[Key]:
+def _inserted(session: LedgerSession, given: dict[Key, SubmittedRecord], keys: Sequence[Key], now_ms: int) -> list[Key]:
     columns = ([key[0] for key in keys], [key[1] for key in keys], [given[key].digest for key in keys])
     rows = session.connection.execute(_CLAIM, (session.slot, session.incarnation, now_ms, *columns)).fetchall()
     return [(str(stream), str(record_id)) for stream, record_id in rows]

@@ -13,7 +13,7 @@ from crossline.basics.errors import RetryableError, StateError
 from crossline.io.postgres.client import DatabaseAddress, translated_errors
 from crossline.io.postgres.text_escapes import indexed
 from crossline.io.sinks.base import wall_clock_ms
-from crossline.serve.decisions.values import Asked, OutcomeUnknownError
+from crossline.serve.decisions.values import OutcomeUnknownError, SubmittedRecord
 from crossline.serve.ledger.base import AnswerCounts, Claimed, LedgerAnswer, StoredAnswer
 from crossline.serve.ledger.postgres.claims import claim_all
 from crossline.serve.ledger.postgres.connection_cutter import Cutter
@@ -117,7 +117,7 @@ class PostgresLedger:
             raise StateError(f"the ledger {self.place.name} has lost the chain of {session.replica}")
         return ChainHead(session.replica, int(row[0]), str(row[1]))
 
-    def claim(self, asked: Sequence[Asked]) -> list[Claimed]:
+    def claim(self, asked: Sequence[SubmittedRecord]) -> list[Claimed]:
         """See ``DecisionLedger``."""
         return self.exchange(asked, ())[0]
 
@@ -126,7 +126,7 @@ class PostgresLedger:
         return self.exchange((), entries)[1]
 
     def exchange(
-        self, asked: Sequence[Asked], entries: Sequence[ReceiptEntry]
+        self, asked: Sequence[SubmittedRecord], entries: Sequence[ReceiptEntry]
     ) -> tuple[list[Claimed], list[StoredAnswer | None]]:
         """Keep answers, then claim ids. Raises RetryableError if the server takes nothing now."""
         now_ms = self._clock_ms()
@@ -145,7 +145,7 @@ class PostgresLedger:
                 claimed = [Claimed("pending")] * len(asked)  # their waiters ask again, and gets the answer
         return claimed, kept
 
-    def release(self, asked: Sequence[Asked], *, forget: bool = False) -> None:
+    def release(self, asked: Sequence[SubmittedRecord], *, forget: bool = False) -> None:
         """See ``DecisionLedger``."""
         if not asked:
             return

@@ -87,7 +87,7 @@ class Formulas:
         scored = {number: line.verdict.scored for number, line in enumerate(self._lines) if line.verdict.scored}
         self._features = {number: [compile_formula(each) for each in of.features] for number, of in scored.items()}
         self._scored = scored
-        self._ups = {up_of(each.fact) for line in self._lines for each in line.brought}
+        self._ups = {up_of(each.fact) for line in self._lines for each in line.cross_key_inputs}
         self._whens = {number: compile_formula(self._lines[number].verdict.when) for number in scored}
         # Rules differ in their lines more than in what they hold against them: what they share is computed once.
         self._plain = [number for number in range(len(self._lines)) if number not in scored]
@@ -187,7 +187,7 @@ class Formulas:
         ):
             if name in read:
                 figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(outputs.whole[row, count]))
-        for each in line.brought:
+        for each in line.cross_key_inputs:
             if each.name in read:
                 count = facts[count_of(each.fact)][row].as_py() or 0
                 figures[each.name] = FigureRead(read[each.name], *each.window.span_ms(now_ms), count)
@@ -215,7 +215,7 @@ class Formulas:
         columns = {name: at for (name, _, _), (at, _) in zip(line.figures, self._columns[number], strict=True)}
         names = line.verdict.read
         figures = {name: self._figure(columns[name], row, outputs) for name in names if name in columns}
-        called = {each.name: each.fact for each in line.brought}
+        called = {each.name: each.fact for each in line.cross_key_inputs}
         read = {name: figures[name] if name in figures else _fact(called.get(name, name), row, facts) for name in names}
         if scored and number in self._scores:
             score = float(self._scores[number][row])
@@ -241,7 +241,7 @@ class Formulas:
         line = self._lines[number]
         figures = zip(line.figures, self._columns[number], strict=True)
         names = {name: _told_name(column) for (name, _, _), (column, _) in figures}
-        return names | {each.name: each.fact for each in line.brought}
+        return names | {each.name: each.fact for each in line.cross_key_inputs}
 
     def _column(self, column: int, outputs: KernelFigures) -> tuple[Any, Any]:
         """A figure of all rows side by side, and where it is defined."""
@@ -253,7 +253,7 @@ class Formulas:
         for (name, _, _), (column, _) in zip(self._lines[number].figures, self._columns[number], strict=True):
             values = outputs.whole if self._is_int[column] else outputs.real
             given[name] = (values[:, column], outputs.defined[:, column].view(np.bool_))
-        given |= {each.name: facts[each.fact] for each in self._lines[number].brought}
+        given |= {each.name: facts[each.fact] for each in self._lines[number].cross_key_inputs}
         return given
 
 

@@ -156,22 +156,22 @@ def test_which_rules_are_silent_by_their_cooldown_alone() -> None:
 
 def test_a_version_that_is_not_known_is_looked_for_now_and_then() -> None:
     rows: list[dict[str, Any]] = []
-    looks, now_s = [0], [100.0]
+    side_inputs, now_s = [0], [100.0]
 
     def read() -> list[dict[str, Any]]:
-        looks[0] += 1
+        side_inputs[0] += 1
         return list(rows)
 
     cooling = CooldownRules(read, lambda: now_s[0])
     assert not cooling("calm", 1)
     rows.append({**body("calm"), "body": body("calm")})
     assert not cooling("calm", 1)
-    assert looks == [1]
+    assert side_inputs == [1]
     now_s[0] += LOOK_S
     assert cooling("calm", 1)
     assert cooling("calm", 1)
     assert not cooling("calm", 2)
-    assert looks == [2]
+    assert side_inputs == [2]
 
 
 def test_what_somebody_holds_is_no_rule_and_leads_nobody(tmp_path: Path) -> None:

@@ -216,17 +216,17 @@ def test_the_prediction_is_kept_beside_what_came(tmp_path: Path, monkeypatch: py
         kept.ask("large_payment", 2, "large_payment.yaml", DRAFT, "ines.vale", at.clock.now_ms)
         kept.decide(1, "oda.lind", "", at.clock.now_ms - 3 * day_ms, approved=True)
 
-        class Asked:
+        class SubmittedRecord:
             parts = at.parts
 
         days = (0,) * 9 + (50, 10, 2, 9, 99)
         monkeypatch.setattr(version_page, "days_of_version", lambda *_: days)
-        found = kept_of(Asked(), "large_payment", {"version": 2})  # type: ignore[arg-type]
+        found = kept_of(SubmittedRecord(), "large_payment", {"version": 2})  # type: ignore[arg-type]
         # The days since: that of the approval is none, and today is not over.
         assert found is not None
         assert found.days == (10, 2, 9)
         assert (found.came, found.beyond) == ("7 a day in 3 whole days", "1 day beyond its band")
-        assert kept_of(Asked(), "large_payment", {"version": 1}) is None  # type: ignore[arg-type]
+        assert kept_of(SubmittedRecord(), "large_payment", {"version": 1}) is None  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.unit.serve.http.kit import NOW_MS, Client, client_of, detail
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import RetryableError
-from crossline.basics.streams.api_record import Asked, Place
+from crossline.basics.streams.api_record import LogPosition, SubmittedRecord
 from crossline.io.recordlog.filelog import FileRecordLog
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.jsonl import JsonlSink
@@ -60,13 +60,13 @@ class Held:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
-        self.asked: list[Asked] = []
+        self.asked: list[SubmittedRecord] = []
 
-    async def append(self, asked: Any) -> list[Place]:
+    async def append(self, asked: Any) -> list[LogPosition]:
         self.asked += asked
         if self.error is not None:
             raise self.error
-        return [Place("payments-0", 7) for _ in asked]
+        return [LogPosition("payments-0", 7) for _ in asked]
 
     async def close(self) -> None:
         """Nothing is held."""
