@@ -78,8 +78,8 @@ class Result:
         head = "".join(f"<th>{escape(name)}</th>" for name in names)
         body = "".join("<tr>" + "".join(f"<td>{_cell(row[name])}</td>" for name in names) + "</tr>" for row in rows)
         more = f"<p>{len(table) - len(rows):,} more rows</p>" if len(table) > len(rows) else ""
-        said = escape(self._summary())
-        return f"<p>{said}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        text = escape(self._summary())
+        return f"<p>{text}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
 class Alerts(Result):

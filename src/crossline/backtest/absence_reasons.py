@@ -22,8 +22,8 @@ def expectation_text(verdict: AbsencePredicate) -> str:
     """``status == paid within 10 min``."""
     of = verdict.expect.stream.partition("(")[0]
     other = "" if verdict.expect.stream == verdict.after.stream else noun(of, one=True)
-    said = " where ".join(each for each in (other, verdict.expect.condition.text) if each)
-    return f"{said or 'any record'} within {format_duration(verdict.within_ms)}"
+    text = " where ".join(each for each in (other, verdict.expect.condition.text) if each)
+    return f"{text or 'any record'} within {format_duration(verdict.within_ms)}"
 
 
 def wait_outcome(verdict: AbsencePredicate, answered_ms: int | None) -> str:

@@ -51,8 +51,8 @@ def worded_rule(rule: Rule) -> PredicateRule | None:
 def figures_text(rule: Rule, read: Mapping[str, Any]) -> str:
     """The values that a formula read: ``tries 2, silent 98 s``; missing ones are ``nothing``."""
     timed = _timed(rule)
-    said = {name: rounded_duration(each) if name in timed and each is not None else None for name, each in read.items()}
-    return ", ".join(f"{name} {said[name] or shown_value(value)}" for name, value in read.items())
+    body = {name: rounded_duration(each) if name in timed and each is not None else None for name, each in read.items()}
+    return ", ".join(f"{name} {body[name] or shown_value(value)}" for name, value in read.items())
 
 
 def duration_text(rule: Rule, part: Node, value: float) -> str | None:

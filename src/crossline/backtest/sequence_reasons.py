@@ -37,8 +37,8 @@ def step_reasons(
         wanted = "; ".join(f"{name}: {each.text}" for name, each in conditions.items())
         yield f"found {values}; expected a record of a step ({wanted})"
         return
-    said = f"it is a record of step {' and '.join(dict.fromkeys(met))}, and advances no match"
-    yield f"{said}; before it there were {progress_text(verdict, earlier[-1])}" if earlier else said
+    text = f"it is a record of step {' and '.join(dict.fromkeys(met))}, and advances no match"
+    yield f"{text}; before it there were {progress_text(verdict, earlier[-1])}" if earlier else text
 
 
 def lists_named(verdict: SequencePredicate | AbsencePredicate) -> tuple[str, ...]:

@@ -185,14 +185,14 @@ def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]
     for topic in sorted(read, key=sources.level):
         alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
         if alert is not None and record is not None:
-            said = {
+            body = {
                 "value": number_of(alert["value"]),
                 "severity": alert["severity"],
                 "score": alert["score"],
                 "version": alert["rule_version"],
                 "shadow": alert["kind"] == "shadow",
             }
-            hit = {f"{HIT}.{name}": value for name, value in said.items()}
+            hit = {f"{HIT}.{name}": value for name, value in body.items()}
             hit |= {f"{HIT}.key.{name}": value for name, value in alert["key"].items()}
             own = {name: value for name, value in record.fields.items() if not name.startswith(f"{HIT}.")}
             trial.found[topic] = replace(record, fields={**own, **hit})

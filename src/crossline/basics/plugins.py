@@ -76,9 +76,9 @@ def _loaded(group: Group, entry: EntryPoint) -> Any:
     try:
         return entry.load()
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}"
         raise UsageError(
-            f"{entry.name} of package {_package(entry)} ({entry.value}) cannot be loaded for {group}: {said}; install "
+            f"{entry.name} of package {_package(entry)} ({entry.value}) cannot be loaded for {group}: {text}; install "
             "a version of the package that fits this crossline, or uninstall it"
         ) from error
 

@@ -43,9 +43,9 @@ def changes_of(hits: Sequence[Hit], order: Sequence[str]) -> Changes:
     numbers: dict[Cause, int] = {}
     which = np.array([numbers.setdefault(cause, len(numbers)) for _, _, cause in events], np.int64)
     gone = np.array([is_gone for _, is_gone, _ in events], np.int64)
-    told = [[c.record_id, c.ingest_ms, c.reached_ms, *c.chunk, c.offset] for c in numbers]
+    lines = [[c.record_id, c.ingest_ms, c.reached_ms, *c.chunk, c.offset] for c in numbers]
     pairs = [(hit, int(number)) for (hit, _, _), number in zip(events, which, strict=True)]
-    return Changes(pairs, {CAUSE: which, GONE: gone}, told)
+    return Changes(pairs, {CAUSE: which, GONE: gone}, lines)
 
 
 def cause_of(hit: Hit, order: Sequence[str]) -> Cause:

@@ -45,12 +45,12 @@ class DecidedStore:
 
     def delta_of(self, changed: list[Which]) -> Delta:
         """What a batch changed."""
-        said = [[*which, self._event_ms[which], _said(self.known[which])] for which in changed]
+        lines = [[*which, self._event_ms[which], _said(self.known[which])] for which in changed]
         clock_ms = np.array([self._event_ms[which] for which in changed], np.int64)
         whole, part, raw = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8)
         keys, ids, entries = (raw, whole, np.zeros(0, np.uint64)), (raw, whole), np.zeros((0, 0), np.uint8)
         batch = KeyedBatch(clock_ms, whole, whole, part, *keys, *ids, (), entries)
-        more = {"said": np.frombuffer(orjson.dumps(said), np.uint8)}
+        more = {"said": np.frombuffer(orjson.dumps(lines), np.uint8)}
         return Delta(batch, entries, part, part, more)
 
     def judge(self, batch: KeyedBatch) -> Hits:

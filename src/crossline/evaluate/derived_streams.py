@@ -154,10 +154,10 @@ def _routed(
     log = joined_log(stream, log, base)
     names = {field for each in columns_from(plan, source).values() for field in each.values()}
     changes = changes_of(hits, plan.order) if plan.corrected and not scores else None
-    told = hits if scores else [hit for hit, _ in changes.hits] if changes is not None else _new(hits)
+    lines = hits if scores else [hit for hit, _ in changes.hits] if changes is not None else _new(hits)
     id_of = _score_id if scores else alert_id_of
     named = _came if met is not None and met.reading.holds else None
-    records, chunk = records_of(source, spec, names, partition, told, id_of, named), Chunk(log, sequence, partition)
+    records, chunk = records_of(source, spec, names, partition, lines, id_of, named), Chunk(log, sequence, partition)
     more: dict[str, Any] = {}
     if changes is not None:
         records, more = replace(records, marks=changes.marks), {"causes": changes.causes}

@@ -120,16 +120,16 @@ def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
 
 def _cut_said(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     """Records that were decided about, by their ids; copies, of which no id is known, in all shards."""
-    said = orjson.loads(delta.more["said"].tobytes())
+    body = orjson.loads(delta.more["said"].tobytes())
     of: list[int | None] = [
         None if known is None else xxhash.xxh64_intdigest(known["record"]["record_id"].encode()) % shards
-        for *_, known in said
+        for *_, known in body
     ]
     found = []
     for shard in range(shards):
         rows = [row for row, mine in enumerate(of) if mine is None or mine == shard]
         if rows:
-            raw = np.frombuffer(orjson.dumps([said[row] for row in rows]), np.uint8)
+            raw = np.frombuffer(orjson.dumps([body[row] for row in rows]), np.uint8)
             batch = replace(delta.batch, clock_ms=delta.batch.clock_ms[rows])
             found.append((shard, replace(delta, batch=batch, more={"said": raw})))
     return found

@@ -192,14 +192,14 @@ def compile_stream(
         spec = wide_spec(spec, of.met.reading)
     if of.clock is not None:
         spec = clock_spec(spec)
-    told, corrected = [(v, change(v, p) if change else p) for v, p in of.feature_queries], of.corrected_ms is not None
+    lines, corrected = [(v, change(v, p) if change else p) for v, p in of.feature_queries], of.corrected_ms is not None
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
-    windowed = [(version, program) for version, program in judged if program.verdict is not None] + told
+    windowed = [(version, program) for version, program in judged if program.verdict is not None] + lines
     stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
     carried = _carried(of, programs)
     feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
     lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
-    conditions = {c.canonical: c for _, program in (*programs, *told) for c in program.conditions if c.canonical}
+    conditions = {c.canonical: c for _, program in (*programs, *lines) for c in program.conditions if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:

@@ -85,13 +85,13 @@ class Meter:
         found = {name: getattr(self, name) for name in ("state_stores", "conditions", "hits", "hits_ns", "entered")}
         return {name: each for name, each in found.items() if each}
 
-    def add(self, said: dict[str, Any]) -> None:
+    def add(self, body: dict[str, Any]) -> None:
         """Take in what another one measured."""
-        self.state_stores.update(said.get("state_stores", {}))
-        self.conditions.update(said.get("conditions", {}))
-        self.hits.update(said.get("hits", {}))
-        self.hits_ns += said.get("hits_ns", 0)
-        for state_store, counts in said.get("entered", {}).items():
+        self.state_stores.update(body.get("state_stores", {}))
+        self.conditions.update(body.get("conditions", {}))
+        self.hits.update(body.get("hits", {}))
+        self.hits_ns += body.get("hits_ns", 0)
+        for state_store, counts in body.get("entered", {}).items():
             self._enter(state_store, counts)
 
 

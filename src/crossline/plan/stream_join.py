@@ -38,10 +38,10 @@ def joined_log(stream: str, log: str, base: str) -> str:
     return log if stream == base else f"{stream}{_OF}{log}"
 
 
-def joined_log_of(told: str, base: str) -> tuple[str, str]:
+def joined_log_of(text: str, base: str) -> tuple[str, str]:
     """The stream and the log that ``joined_log`` tells of."""
-    stream, of, log = told.partition(_OF)
-    return (stream, log) if of else (base, told)
+    stream, of, log = text.partition(_OF)
+    return (stream, log) if of else (base, text)
 
 
 def came_log(order: Sequence[str], stream: str, log: str) -> str:

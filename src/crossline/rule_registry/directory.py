@@ -326,10 +326,10 @@ class DirectoryRuleLog:
                 continue  # what it reads may have become another since; it is left out of the plans where it cannot fit
             _, findings = read_rule(version.rule.to_json(), sources, self._current_names())
             if findings:
-                said = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
+                text = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
                 raise PermanentError(
                     f"rule {version.rule.rule_id} version {version.rule.version} of the log {self._file.path} does not "
-                    f"fit the streams and lists: {said}. Put back what it needs, or run under another pipeline name"
+                    f"fit the streams and lists: {text}. Put back what it needs, or run under another pipeline name"
                 )
 
 

@@ -202,10 +202,10 @@ class History:
         for name, figure in shared_in(rule).items():
             known = self._figures().get((str(figure.shared), figure.version))
             if known is not None and known[1] != figure:
-                first, said = known[0], f"version {figure.version} of figure {figure.shared}"
+                first, text = known[0], f"version {figure.version} of figure {figure.shared}"
                 expected = f"the one that version {first.version} of {first.rule_id} was published with"
-                hint = f"a figure that changes gets a new version: put back {said}, and write the next one beside it"
-                return Finding(("figures", name), f"{said} with another definition", expected, hint)
+                hint = f"a figure that changes gets a new version: put back {text}, and write the next one beside it"
+                return Finding(("figures", name), f"{text} with another definition", expected, hint)
         return None
 
     def _figures(self) -> dict[tuple[str, int | None], tuple[Rule, FigureFields]]:
@@ -232,12 +232,12 @@ class History:
         reader = next((name for name in readers if self.rules[name].judges), None)
         if reader is None:
             return None
-        told = [each.said for each in (now, before)]
-        if told[0] == told[1]:
-            told = [f"figures of {'several keys' if each.cross_key else 'one key'}" for each in (now, before)]
+        lines = [each.said for each in (now, before)]
+        if lines[0] == lines[1]:
+            lines = [f"figures of {'several keys' if each.cross_key else 'one key'}" for each in (now, before)]
         fresh = next((source for source in now.sources if source not in before.sources), now.judged[0])
-        expected = f"{told[1]}, since rule {reader} reads its hits"
-        return Finding(rule.place_of_source(fresh), shown(told[0]), expected, "give the new rule an id of its own")
+        expected = f"{lines[1]}, since rule {reader} reads its hits"
+        return Finding(rule.place_of_source(fresh), shown(lines[0]), expected, "give the new rule an id of its own")
 
     def knows(self, rule: Rule) -> bool:
         """Whether this version of the rule was published."""
@@ -297,9 +297,9 @@ def event_rule(event: RuleEvent) -> Rule:
     """The rule that a ``published`` or ``status_changed`` event is about, as it was asked for."""
     rule, findings = read_rule(event.body)
     if rule is None:
-        said = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
+        text = "; ".join(f"found {each.found}, expected {each.expected}" for each in findings)
         raise StateError(
-            f"the rule log has a version {event.version} of {event.rule_id} that this crossline does not read: {said}"
+            f"the rule log has a version {event.version} of {event.rule_id} that this crossline does not read: {text}"
         )
     return rule
 

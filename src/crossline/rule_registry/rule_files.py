@@ -204,8 +204,8 @@ def _of_its_key(source: str, load: Callable[[], list[PlacedFigure]]) -> list[Pla
     if isinstance(key, FigureKey):
         there = [(each.name, each.shared.version) for each in figures if each.shared is not None]
         if there != [(key.figure_id, key.version)]:
-            said = ", ".join(f"version {version} of figure {name}" for name, version in there) or "no shared figure"
-            raise refused(source, said, f"version {key.version} of figure {key.figure_id}, which its key names")
+            text = ", ".join(f"version {version} of figure {name}" for name, version in there) or "no shared figure"
+            raise refused(source, text, f"version {key.version} of figure {key.figure_id}, which its key names")
     return figures
 
 

@@ -268,14 +268,14 @@ class Rule(BaseModel):
             whole["share"] = self.share
         return whole if self.effective_from is None else {**whole, "effective_from": self.effective_from}
 
-    def told(self) -> dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """As ``to_json``, for people: of the bytes of a file only how many they are."""
-        told = self.to_json()
+        body = self.to_json()
         for name in self.files.values():
-            given = told.get(name)
+            given = body.get(name)
             if isinstance(given, str):
-                told[name] = f"{len(given) * 3 // 4 - given.count('='):,} bytes"
-        return told
+                body[name] = f"{len(given) * 3 // 4 - given.count('='):,} bytes"
+        return body
 
     def body_digest(self) -> str:
         """SHA-256 of the canonical body, in hex: the same for the same version in every run."""

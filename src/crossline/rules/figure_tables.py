@@ -249,8 +249,8 @@ def check_together(figures: Iterable[PlacedFigure]) -> None:
         if known is each or (each.shared and known.shared and each.shared.to_json() == known.shared.to_json()):
             continue
         path: Path = ("version",) if version else ()
-        said = f"version {version} of figure {each.name} again" if version else f"a figure named {each.name} again"
-        problems.append(each.problem(Finding(path, said, f"one of that name; {known.where} has another")))
+        text = f"version {version} of figure {each.name} again" if version else f"a figure named {each.name} again"
+        problems.append(each.problem(Finding(path, text, f"one of that name; {known.where} has another")))
     if problems:
         raise RefusedError(problems)
 

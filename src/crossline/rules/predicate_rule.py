@@ -343,8 +343,8 @@ class PredicateRule(Rule):
         ``by``: what is said of the key, where it is; it begins with a space.
         """
         own = self._timed
-        said = [f"{name} {value_text(read.get(name), timed=timed)}" for name, timed in own.items()]
-        return ", ".join([*said, *(f"{n} {value_text(each)}" for n, each in read.items() if n not in own)]) + by
+        lines = [f"{name} {value_text(read.get(name), timed=timed)}" for name, timed in own.items()]
+        return ", ".join([*lines, *(f"{n} {value_text(each)}" for n, each in read.items() if n not in own)]) + by
 
     @cached_property
     def _timed(self) -> dict[str, bool]:

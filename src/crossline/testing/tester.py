@@ -80,8 +80,8 @@ class RuleTester:
         self.decisions += decisions
         self.dead_letters += alerts.dead_letters
         if alerts.dead_letters and not refused:
-            said = "\n".join(f"  record {each.offset}: {each.reason}: {each.detail}" for each in alerts.dead_letters)
-            raise AssertionError(f"records that do not fit stream {self._detector.stream.name}:\n{said}")
+            text = "\n".join(f"  record {each.offset}: {each.reason}: {each.detail}" for each in alerts.dead_letters)
+            raise AssertionError(f"records that do not fit stream {self._detector.stream.name}:\n{text}")
         return alerts
 
     def assert_hits(self, expected: Iterable[str | Mapping[str, Any]], *, rule: str | None = None) -> None:

@@ -109,12 +109,12 @@ class FormSource:
         """The value at ``path`` as a form field of this kind."""
         value = self.value(path)
         plain = kind == "names" and isinstance(value, list) and all(isinstance(each, str) for each in value)
-        said = ", ".join(value) if plain else self.value_text(path)
-        if kind == "choice" and said and said not in options:
-            options = (*options, said)
-        if "\n" in said or path[-1] == "description":
+        text = ", ".join(value) if plain else self.value_text(path)
+        if kind == "choice" and text and text not in options:
+            options = (*options, text)
+        if "\n" in text or path[-1] == "description":
             kind = "long"
-        return FormField(name_of(path), label, kind, said, options, hint, self.line(path), self.place(path))
+        return FormField(name_of(path), label, kind, text, options, hint, self.line(path), self.place(path))
 
     def _options(self, name: str, path: Path) -> tuple[str, ...]:
         if name == "source_topic":

@@ -22,8 +22,8 @@ def lines_in(when: str) -> list[tuple[str, str]]:
         if match["number"]:
             before = _JOINS.split(when[: match.start()])[-1]
             after = _JOINS.split(when[match.end() :])[0].strip()
-            said = f"{before} {match['sign']}" + (f" … {after}" if after else "")
-            found.append((" ".join(said.split()), match["number"]))
+            text = f"{before} {match['sign']}" + (f" … {after}" if after else "")
+            found.append((" ".join(text.split()), match["number"]))
     return found
 
 

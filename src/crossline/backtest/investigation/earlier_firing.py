@@ -44,8 +44,8 @@ def find_earlier_firing(
     held = runner.holds(batch, parameter.with_value(turn.value))
     first = next(each for each in earlier if each.record_id in held)
     crossing = next(each for each in records if each.record_id == runner.record_id)
-    said = f"at {first.record_id}, {duration_text(crossing.event_ms - first.event_ms)} earlier"
-    return parameter, turn, said
+    text = f"at {first.record_id}, {duration_text(crossing.event_ms - first.event_ms)} earlier"
+    return parameter, turn, text
 
 
 def _before(records: Sequence[KeyRecord], record_id: str, present_hits: Mapping[str, Any]) -> list[KeyRecord]:

@@ -164,13 +164,13 @@ class Timeline:
         return whole
 
 
-def timeline_of(told: Mapping[str, Any]) -> Timeline:
+def timeline_of(body: Mapping[str, Any]) -> Timeline:
     """Read a timeline that ``to_json`` wrote; unknown fields are ignored.
 
     Raises pydantic's ValidationError if it is no timeline.
     """
     names = Timeline.__dataclass_fields__
-    mine = {name: each for name, each in _epochs(dict(told)).items() if name in names}
+    mine = {name: each for name, each in _epochs(dict(body)).items() if name in names}
     return TypeAdapter(Timeline).validate_python(mine)
 
 

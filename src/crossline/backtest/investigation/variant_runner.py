@@ -133,8 +133,8 @@ def active(rule: Rule) -> Rule:
 def at_every_record(rule: Rule) -> Rule:
     """The version with a hit at every record at which its verdict holds."""
     fields = type(rule).model_fields
-    told = {"emit": "every", "cooldown": 0}
-    return active(rule).model_copy(update={name: value for name, value in told.items() if name in fields})
+    body = {"emit": "every", "cooldown": 0}
+    return active(rule).model_copy(update={name: value for name, value in body.items() if name in fields})
 
 
 def rule_from_body(body: Mapping[str, Any]) -> Rule | None:

@@ -34,5 +34,5 @@ def labels_in(path: Path, streams: Collection[str] | None) -> Iterator[Mapping[s
             for record_id, is_fraud in connection.execute(_QUERY.format(where), [*(streams or ())]):
                 yield {"record_id": record_id, "is_fraud": bool(is_fraud)}
     except sqlite3.Error as error:
-        said = f"--labels: found no labels in {path} ({error}); expected cases.db in the folder of serve.path"
-        raise UsageError(said) from None
+        text = f"--labels: found no labels in {path} ({error}); expected cases.db in the folder of serve.path"
+        raise UsageError(text) from None

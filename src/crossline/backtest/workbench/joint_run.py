@@ -79,6 +79,6 @@ def _checked(amount: str, history: RecordedInput) -> str:
     numbers = [name for name, column in columns.items() if column.kind in {"integer", "number"} and not column.is_list]
     if amount not in numbers:
         hint = nearest(amount, numbers)
-        said = f"--amount {amount}: found no such number in the streams; expected {one_of(numbers)}"
-        raise UsageError(f"{said}; {hint}" if hint else said)
+        text = f"--amount {amount}: found no such number in the streams; expected {one_of(numbers)}"
+        raise UsageError(f"{text}; {hint}" if hint else text)
     return amount

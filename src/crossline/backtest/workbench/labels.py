@@ -55,8 +55,8 @@ def read_labels(path: Path, id_fields: Iterable[str]) -> FraudLabels:
     return _marks(((f"{path}:{line}", row) for line, row in _rows(path)), id_fields, str(path))
 
 
-def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], told: str) -> FraudLabels:
-    """The labels of rows with their positions; ``told``: the name of the source in errors."""
+def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], text: str) -> FraudLabels:
+    """The labels of rows with their positions; ``text``: the name of the source in errors."""
     names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
     frauds: dict[str, set[str]] = {}
     asked: set[str] = set()
@@ -76,7 +76,7 @@ def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[st
         for each in ids:
             frauds.setdefault(each, set()).add(fraud)
     if not named:
-        raise UsageError(f"{told}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
+        raise UsageError(f"{text}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
     by_record = {each: frozenset(found) for each, found in frauds.items()}
     return FraudLabels(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
 
@@ -94,8 +94,8 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        said = f"{path}: found bytes that are not UTF-8 ({error}); expected CSV, JSON lines or Parquet"
-        raise UsageError(said) from None
+        message = f"{path}: found bytes that are not UTF-8 ({error}); expected CSV, JSON lines or Parquet"
+        raise UsageError(message) from None
     if not text.lstrip().startswith("{"):
         for number, row in enumerate(csv.DictReader(io.StringIO(text)), 2):
             yield number, {name: value for name, value in row.items() if name is not None}

@@ -172,13 +172,13 @@ def _missed_formula(rule: Rule, verdict: FormulaPredicate, alert: Mapping[str, A
 
 
 def _missed_in_words(
-    rule: PredicateRule, verdict: FormulaPredicate, told: Any, read: Mapping[str, Any], failing: Sequence[Node]
+    rule: PredicateRule, verdict: FormulaPredicate, body: Any, read: Mapping[str, Any], failing: Sequence[Node]
 ) -> tuple[float | None, str]:
     """What an alert's value lacks of the rule's threshold (None: unknown), and the sentence about it.
 
     ``failing``: the comparisons that do not hold; they are used if the rule has several thresholds.
     """
-    value = float(told) if isinstance(told, str) else told
+    value = float(body) if isinstance(body, str) else body
     why = f"found {rule.in_words(value, read)}; it fires where {rule.fires_where()}"
     line = None if value is None else verdict.nearest(value)
     if line is None:

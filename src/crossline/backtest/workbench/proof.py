@@ -85,10 +85,10 @@ def predictions_of(
         money = {"field": amount, **forecast_sum(sums, squares, days).to_json()}
     precision: dict[str, Any] | None = None
     if marks is not None:
-        said = [verdict for each in alerts if (verdict := marks.verdict(each["record_id"])) is not None]
-        found = Precision(sum(said), len(said))
+        lines = [verdict for each in alerts if (verdict := marks.verdict(each["record_id"])) is not None]
+        found = Precision(sum(lines), len(lines))
         low, high = found.interval or (None, None)
-        precision = {"true": sum(said), "labels": len(said), "value": found.value, "low": low, "high": high}
+        precision = {"true": sum(lines), "labels": len(lines), "value": found.value, "low": low, "high": high}
     return {**forecast(by_day, days).to_json(), "money": money, "precision": precision}
 
 

@@ -116,8 +116,8 @@ class RuleCaseRunner:
             return case.stream, ""
         hint = nearest(case.stream, self.streams) if case.stream is not None else None
         found = "no stream" if case.stream is None else f"stream {case.stream}"
-        said = f"found {found}, expected {one_of(sorted(self.streams))}"
-        return None, f"{said}; {hint}" if hint else said
+        text = f"found {found}, expected {one_of(sorted(self.streams))}"
+        return None, f"{text}; {hint}" if hint else text
 
 
 def rules_reading(rules: RuleSet, streams: Collection[str]) -> RuleSet:

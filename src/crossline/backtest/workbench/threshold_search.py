@@ -161,13 +161,13 @@ def _finder(judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: flo
     sources = sources_of(judged.rules, judged.history.streams)
     spec = sources.of_reading(rule.reading)
     if clock_of(rule.timestamp_field, spec) is not None:
-        said = f"rule {rule.rule_id}: found timestamp_field {rule.timestamp_field}"
-        raise UsageError(f"{said}; expected a rule on event time or ingest time: lines of other clocks are not drawn")
+        text = f"rule {rule.rule_id}: found timestamp_field {rule.timestamp_field}"
+        raise UsageError(f"{text}; expected a rule on event time or ingest time: lines of other clocks are not drawn")
     drawn = rule.drawn(spec)
     if drawn is None or drawn.operator not in BEYOND:
         found = "no line" if drawn is None else f"a line drawn by {drawn.operator}"
-        said = f"rule {rule.rule_id} of type {rule.rule_type}: found {found}"
-        raise UsageError(f"{said}; expected one number that a figure or field is held against by >, >=, < or <=")
+        text = f"rule {rule.rule_id} of type {rule.rule_type}: found {found}"
+        raise UsageError(f"{text}; expected one number that a figure or field is held against by >, >=, < or <=")
     read = [each.rule for each in judged.rules.versions if each.rule.rule_id != rule.rule_id]
     level = sources.level_of(rule.reading)
     return _Finder(judged, rule, spec, level, read, drawn, sample, days, wanted)
@@ -301,8 +301,8 @@ class _Finder:
             for hit in jury.judge(batch).hits:  # not as alerts: there are too many
                 if not self.interval.holds(hit.event_ms):
                     continue
-                told = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
-                yield hit.version.rule.rule_id, told
+                body = {"record_id": hit.record_id, "evidence": {"record_ids": hit.record_ids[-50:]}}
+                yield hit.version.rule.rule_id, body
 
     def judge(self, lines: Sequence[float]) -> list[ThresholdOutcome]:
         """Judge each threshold in one real run, as a rule of its own each."""

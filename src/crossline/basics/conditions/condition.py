@@ -79,8 +79,8 @@ class Condition:
     @cached_property
     def text(self) -> str:
         """As a person says it: ``amount_cents > 500 and country in NO, SE``."""
-        said = _say(self.node, top=True)
-        return said if len(said) <= _TEXT_WIDTH else said[: _TEXT_WIDTH - 1] + "…"
+        body = _say(self.node, top=True)
+        return body if len(body) <= _TEXT_WIDTH else body[: _TEXT_WIDTH - 1] + "…"
 
 
 def _say(node: Node, *, top: bool = False) -> str:
@@ -90,10 +90,10 @@ def _say(node: Node, *, top: bool = False) -> str:
         case Not(part):
             return f"not ({_say(part, top=True)})"
         case AllOf(parts):
-            said = " and ".join(_say(part, top=len(parts) == 1) for part in parts) or "anything"
+            text = " and ".join(_say(part, top=len(parts) == 1) for part in parts) or "anything"
         case AnyOf(parts):
-            said = " or ".join(_say(part, top=len(parts) == 1) for part in parts)
-    return said if top or len(parts) == 1 else f"({said})"
+            text = " or ".join(_say(part, top=len(parts) == 1) for part in parts)
+    return text if top or len(parts) == 1 else f"({text})"
 
 
 def _say_leaf(leaf: Leaf) -> str:

@@ -40,10 +40,10 @@ class Report:
     def written(self, span: Span) -> str:
         """What is written at ``span``, in characters that show, cut short."""
         whole = self.text[span.start : span.end]
-        said = "".join(
+        text = "".join(
             each if each.isprintable() else " " if each.isspace() else f"<U+{ord(each):04X}>" for each in whole
         )
-        return said if len(said) <= _SHOWN_MAX else said[: _SHOWN_MAX - 1] + "…"
+        return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
 
     def unknown_name(self, name: str, span: Span, names: Collection[str]) -> None:
         """Tell once that ``name`` is none of ``names``; where much is wrong already, without looking for a near one."""

@@ -151,8 +151,8 @@ class Scorer:
             return self.output
         if self.output is not None or len(outputs) != 1:
             found = "none" if not outputs else ", ".join(outputs)
-            told = f"no output {self.output}" if self.output is not None else "no one output to read"
-            raise ModelError(f"{told}: those of real numbers are {found}", "the name of one of them as output")
+            text = f"no output {self.output}" if self.output is not None else "no one output to read"
+            raise ModelError(f"{text}: those of real numbers are {found}", "the name of one of them as output")
         return outputs[0]
 
 

@@ -141,21 +141,21 @@ class _Process:
                 pass_fds=[board],
             )
         except OSError as error:
-            said = f"no process for a model ({error.strerror or error})"
-            raise NoProcessError(said, "one more to be allowed here") from None
+            text = f"no process for a model ({error.strerror or error})"
+            raise NoProcessError(text, "one more to be allowed here") from None
         else:
             self._board = Board(mmap.mmap(board, BOARD_BYTES))
         finally:
             os.close(board)
         self._given: Any = self._process.stdin
         self._answers: Any = self._process.stdout
-        said = self._asked(limits.open_s, {"memory_bytes": MEMORY_BYTES_MAX, "open_s": limits.open_s}, data)
-        failed = said if isinstance(said, Failure) else Failure(*said["failed"]) if "failed" in said else None
+        text = self._asked(limits.open_s, {"memory_bytes": MEMORY_BYTES_MAX, "open_s": limits.open_s}, data)
+        failed = text if isinstance(text, Failure) else Failure(*text["failed"]) if "failed" in text else None
         if failed is not None:
             self.close()
             raise _OpenError(failed)
-        inputs = tuple((name, kind, tuple(shape)) for name, kind, shape in said["inputs"])
-        self.described = Described(said["version"], inputs, tuple((name, kind) for name, kind in said["outputs"]))
+        inputs = tuple((name, kind, tuple(shape)) for name, kind, shape in text["inputs"])
+        self.described = Described(text["version"], inputs, tuple((name, kind) for name, kind in text["outputs"]))
 
     @property
     def dead(self) -> bool:
@@ -214,9 +214,9 @@ class _Process:
         if code == -signal.SIGXCPU:
             expected = f"one that opens, and scores {BLOCK} records, at once"
             return Failure(f"a model that takes more than {seconds} s of a processor", expected)
-        said = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        text = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         expected = f"one that needs no more than {MEMORY_BYTES_MAX >> 20:,} MiB of memory"
-        return Failure(f"a model that ends its process ({said})", expected, sure=False)
+        return Failure(f"a model that ends its process ({text})", expected, sure=False)
 
     def close(self) -> None:
         """End it, or let go of it where another process started it; safe to call twice."""

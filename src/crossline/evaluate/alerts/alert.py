@@ -193,13 +193,13 @@ def _beside_context(hit: Hit, evidence: Mapping[str, Any], shown: Evidence) -> d
     read = evidence["figures"]
     context = {name: read[figure]["value"] for name, figure in shown.context if figure in read}
     context["record_ids"] = evidence["record_ids"]
-    told: dict[str, Any] = {"count": 1, "record_ids": [hit.record_id]}
-    kept = {name: each for name, each in evidence.items() if name not in {*told, "figures", "fields"}}
+    body: dict[str, Any] = {"count": 1, "record_ids": [hit.record_id]}
+    kept = {name: each for name, each in evidence.items() if name not in {*body, "figures", "fields"}}
     if shown.parts != "context":
-        told["fields"] = evidence["fields"]
+        body["fields"] = evidence["fields"]
     if shown.parts != "event":
-        told |= {"figures": read, "context": context}
-    return {**told, **kept}
+        body |= {"figures": read, "context": context}
+    return {**body, **kept}
 
 
 def _kept(figure: Figure) -> dict[str, Any]:
@@ -220,8 +220,8 @@ def _steps(names: Sequence[str], record_ids: Sequence[str]) -> list[dict[str, An
 
 def _waited(hit: Hit) -> dict[str, Any]:
     """Until when it was waited for, and from when on it was known that nothing came."""
-    told = {"deadline": hit.window_end_ms, "known_at": hit.known_ms}
-    return {name: instant_text(ms) for name, ms in told.items() if ms is not None}
+    body = {"deadline": hit.window_end_ms, "known_at": hit.known_ms}
+    return {name: instant_text(ms) for name, ms in body.items() if ms is not None}
 
 
 def _listed(record: WindowRecord) -> dict[str, Any]:

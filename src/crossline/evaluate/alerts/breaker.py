@@ -62,18 +62,18 @@ def counted(
 
     Alerts count: no corrections, no shadow alerts, and none of rules that only feed others.
     """
-    told: dict[Name, list[str]] = {}
+    body: dict[Name, list[str]] = {}
     for alert in alerts:
         name = (alert["rule_id"], alert["rule_version"])
         if name in watched and alert["kind"] == "alert" and alert.get("emit_to_sink", True):
-            told.setdefault(name, []).append(alert["ingest_time"])
-    if not told and counts.keys() <= watched.keys():
+            body.setdefault(name, []).append(alert["ingest_time"])
+    if not body and counts.keys() <= watched.keys():
         return counts, []
     after = {name: each for name, each in counts.items() if name in watched}
     trips: list[BreakerTrip] = []
-    for name in sorted(told):
+    for name in sorted(body):
         mine = watched[name]
-        ingest_ms = instants_ms(told[name])
+        ingest_ms = instants_ms(body[name])
         numbers, more = np.unique(ingest_ms[ingest_ms >= mine.from_ms] // mine.bound.per_ms, return_counts=True)
         known = dict(after.get(name, {}))
         for number, count in zip(numbers.tolist(), more.tolist(), strict=True):

@@ -62,9 +62,9 @@ class Decisions(Sequence[Mapping[str, Any]]):
         chunks = [tuple(chunk) for meta, _ in parts for chunk in meta["chunks"]]
         chunks += [(place[1], place[2], place[3], place[5]) for place, _ in few]
         self._texts = [text for _, arrays in parts for text in texts(arrays["text"], arrays["ends"])]
-        self._texts += [orjson.dumps(said) for _, said in few]
+        self._texts += [orjson.dumps(body) for _, body in few]
         self._words = [meta["words"][code] for meta, arrays in parts for code in arrays["decision"].tolist()]
-        self._words += [said["decision"] for _, said in few]
+        self._words += [body["decision"] for _, body in few]
         self._order = _order(parts, few, chunks).tolist()
 
     def __len__(self) -> int:

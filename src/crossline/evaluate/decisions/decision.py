@@ -82,15 +82,15 @@ def decision_line(
     decision: Decision, rules_digest: str, decided_ms: int, more: Mapping[str, Any], *, hole: str
 ) -> bytes:
     """The text of a decision with ``hole`` for each character of what is its record's own: ids and times."""
-    said = {**decision.to_json(rules_digest, decided_ms), **more}
-    said |= {"decision_id": hole * UUID_CHARS, "record_id": hole * len(decision.record.record_id.encode())}
-    said |= dict.fromkeys(("event_time", "ingest_time"), hole * TIME_CHARS)
-    known = [{**each, "alert_id": each["alert_id"] and hole * UUID_CHARS} for each in said["reasons"]]
-    return orjson.dumps({**said, "reasons": known})
+    body = {**decision.to_json(rules_digest, decided_ms), **more}
+    body |= {"decision_id": hole * UUID_CHARS, "record_id": hole * len(decision.record.record_id.encode())}
+    body |= dict.fromkeys(("event_time", "ingest_time"), hole * TIME_CHARS)
+    known = [{**each, "alert_id": each["alert_id"] and hole * UUID_CHARS} for each in body["reasons"]]
+    return orjson.dumps({**body, "reasons": known})
 
 
 def _reason(hit: DecidingHit) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    body: dict[str, Any] = {
         "rule_id": hit.rule_id,
         "rule_version": hit.rule_version,
         "action": hit.action,
@@ -99,7 +99,7 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
         "message": hit.message,
         **({"held_by": hit.held_by} if hit.held_by else {}),
     }
-    return {**said, "standing": True} if hit.standing else said
+    return {**body, "standing": True} if hit.standing else body
 
 
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
@@ -112,8 +112,8 @@ def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]
     score = sum(scores) if policy.score == "sum" else max(scores)
-    said = [_said(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
-    return Decision(record, gravest(said, ACTIONS) or ACTIONS[0], score, reasons, policy.version)
+    lines = [_said(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
+    return Decision(record, gravest(lines, ACTIONS) or ACTIONS[0], score, reasons, policy.version)
 
 
 def weight(hit: DecidingHit) -> tuple[int, int, str, int]:

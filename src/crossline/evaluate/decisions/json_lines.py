@@ -80,7 +80,7 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: LineInputs) -> D
     ids, id_offsets = take_bytes(columns["id_bytes"], starts, ends - starts)
     lengths, span = ends - starts, np.searchsorted(made.spans, columns["ingest_ms"][at], side="right")
     names = uuid_text(uuid5_many(NAMESPACE, f"{made.policy_version}\x1f{stream}\x1f".encode(), ids, id_offsets))
-    told = {name: times_text(columns[f"{name}_ms"][at]) for name in ("event", "ingest")}
+    body = {name: times_text(columns[f"{name}_ms"][at]) for name in ("event", "ingest")}
     order, bounds = _groups(_sets(table, chosen), lengths, span)
     texts, sizes, words = list[U8](), np.zeros(len(chosen), np.int64), dict[str, int]()
     decision, bare = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.bool_)
@@ -91,7 +91,7 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: LineInputs) -> D
         rows = np.empty((len(mine), len(template)), np.uint8)
         rows[:] = np.frombuffer(template, np.uint8)
         own = ids[id_offsets[mine][:, None] + np.arange(int(lengths[mine[0]]))]
-        fill = [names[mine], own, *_alerts(table, chosen[mine]), told["event"][mine], told["ingest"][mine]]
+        fill = [names[mine], own, *_alerts(table, chosen[mine]), body["event"][mine], body["ingest"][mine]]
         _fill(rows, template, fill)
         texts.append(rows.reshape(-1))
         sizes[mine] = len(template)

@@ -42,16 +42,16 @@ class Known:
         return {"record": asdict(self.record), "hits": hits, **counted}
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Self:
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Inverse of ``to_json``."""
-        hits = [deciding_hit(each) for each in said["hits"]]
-        record, by_id = DecidedRecord(**said["record"]), {hit.reason_id: hit for hit in hits}
-        return cls(record, said["policy_version"], by_id, said["revision"])
+        hits = [deciding_hit(each) for each in body["hits"]]
+        record, by_id = DecidedRecord(**body["record"]), {hit.reason_id: hit for hit in hits}
+        return cls(record, body["policy_version"], by_id, body["revision"])
 
 
-def deciding_hit(said: Mapping[str, Any]) -> DecidingHit:
+def deciding_hit(body: Mapping[str, Any]) -> DecidingHit:
     """A hit from plain JSON."""
-    return DecidingHit(**{**said, "tags": tuple(said["tags"])})
+    return DecidingHit(**{**body, "tags": tuple(body["tags"])})
 
 
 def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Decision, str] | None:

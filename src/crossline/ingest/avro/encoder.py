@@ -46,8 +46,8 @@ def _write(out: bytearray, node: Node, value: Any) -> None:
 
 
 def _wrong(value: Any, expected: str) -> UnfitError:
-    said = repr(value) if value is not None else "null"
-    return UnfitError(f"found {said if len(said) <= _SHORT else said[:_SHORT] + '…'}, expected {expected}")
+    text = repr(value) if value is not None else "null"
+    return UnfitError(f"found {text if len(text) <= _SHORT else text[:_SHORT] + '…'}, expected {expected}")
 
 
 def _long(out: bytearray, value: int) -> None:

@@ -101,8 +101,8 @@ def _keys(form: TableForm, keyed: KeyFormat, keys: pa.Array, refused: dict[int, 
         decoded = decode_values(table_layout(form.name, specs), _plain(texts), "", _all(keys), None)
         found = {name: decoded.records.fields[name] for name in specs}
     for letter in decoded.dead:
-        said = "no key" if not keys[letter.offset].is_valid else f"the key {_said(keys[letter.offset].as_py())}"
-        refused[letter.offset] = f"{said}: {letter.detail.replace(f'field {_TEXT_KEY}: ', '')}"
+        text = "no key" if not keys[letter.offset].is_valid else f"the key {_said(keys[letter.offset].as_py())}"
+        refused[letter.offset] = f"{text}: {letter.detail.replace(f'field {_TEXT_KEY}: ', '')}"
     good = np.zeros(len(keys), np.bool_)
     good[decoded.records.offsets] = True
     back = np.full(len(keys), -1, np.int64)

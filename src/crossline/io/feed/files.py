@@ -142,8 +142,8 @@ def read_head(folder: Path, batch: int) -> FeedBatch:
 def _head(path: Path, line: bytes) -> Mapping[str, Any]:
     try:
         head: Mapping[str, Any] = orjson.loads(line)
-        said = {name: int(head["lines"][name]) for name in SECTIONS}
-        if head["schema_version"] == SCHEMA_VERSION and said and isinstance(head["ends"], dict):
+        body = {name: int(head["lines"][name]) for name in SECTIONS}
+        if head["schema_version"] == SCHEMA_VERSION and body and isinstance(head["ends"], dict):
             return head
         found = f"schema_version {head['schema_version']}"
     except (ValueError, KeyError, TypeError) as error:

@@ -44,5 +44,5 @@ def damaged(path: Path, found: str, to_do: str) -> StateError:
 def _found(raw: bytes, error: Exception) -> str:
     if not raw.strip(b"\0 \n"):
         return "nothing in it" if not raw else f"{len(raw)} bytes of nothing"
-    said = " ".join(str(error).split())
-    return f"what cannot be read ({type(error).__name__}: {said[:160]})"
+    text = " ".join(str(error).split())
+    return f"what cannot be read ({type(error).__name__}: {text[:160]})"

@@ -247,8 +247,8 @@ class ControlTopicWriter:
             raise PermanentError(f"{key} cannot be sent to topic {self.topic}: {error.args[0].str()}") from None
         if self._producer.flush(_SENT_S_MAX):
             self._producer.purge()
-            said = f"topic {self.topic} has not taken {key} in {_SENT_S_MAX:.0f} s"
-            raise SinkError(f"{said}: see that its brokers are up, and what stands there")
+            sentence = f"topic {self.topic} has not taken {key} in {_SENT_S_MAX:.0f} s"
+            raise SinkError(f"{sentence}: see that its brokers are up, and what stands there")
         if errors:
             raise PermanentError(f"topic {self.topic} does not take {key}: {errors[0].str()}")
         return offsets[0]

@@ -206,18 +206,18 @@ def translated_errors(place: DatabaseAddress, *, writing: bool, opening: bool = 
 def _translated(error: psycopg.Error, place: DatabaseAddress, *, writing: bool, opening: bool) -> CrosslineError:
     state = error.sqlstate or _state_of_words(error)
     what = f"the store {place.name} cannot be {'written' if writing else 'read'}"
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     advice = _MENDABLE.get(state) or _MENDABLE.get(state[:2])
     if advice is not None and not (state == _NULL and error.diag.column_name in OURS):
-        return (PermanentError if opening else SinkError)(f"{what}: {said}; {advice}")
+        return (PermanentError if opening else SinkError)(f"{what}: {text}; {advice}")
     if state[:2] in _PASSING or state in _PASSING_STATES:
-        return SinkError(f"{what} now: {said}")
-    return StateError(f"the store {place.name} cannot hold what it was given: {said}" if writing else f"{what}: {said}")
+        return SinkError(f"{what} now: {text}")
+    return StateError(f"the store {place.name} cannot hold what it was given: {text}" if writing else f"{what}: {text}")
 
 
 def _state_of_words(error: psycopg.Error) -> str:
     """The SQLSTATE, or its class, of a failed connection, whose error has none."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return "XX000"
-    said = str(error)
-    return next((state for words, state in _REFUSED.items() if words in said), "08006")
+    text = str(error)
+    return next((state for words, state in _REFUSED.items() if words in text), "08006")

@@ -382,8 +382,8 @@ os.register_at_fork(after_in_child=_in_child)
 
 def _who(raw: bytes) -> str:
     try:
-        said = orjson.loads(raw)
-        return f" (process {said['process']} on {said['host']})"
+        body = orjson.loads(raw)
+        return f" (process {body['process']} on {body['host']})"
     except (ValueError, KeyError, TypeError):
         return ""
 

@@ -204,9 +204,9 @@ def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.
 
 def _status(decision: Mapping[str, Any]) -> tuple[int, int, str, str, int, int]:
     """Rank, score, status, and which decision it is."""
-    said = str(decision["decision"])
+    text = str(decision["decision"])
     which = (part(str(decision["decision_id"])), decision["policy_version"], decision["revision"])
-    return RANKS.get(said, 0), decision.get("score", 0), part(said), *which
+    return RANKS.get(text, 0), decision.get("score", 0), part(text), *which
 
 
 def _rests_on(decision: Mapping[str, Any]) -> list[str]:

@@ -107,12 +107,12 @@ class RegistryClient:
             return found
         if status == 404 and found.get("error_code") in UNKNOWN:
             raise UnknownSchemaError
-        said = f"the registry at {url} answers {status} to {method} {path}: {_reason_of(found, raw)}"
+        text = f"the registry at {url} answers {status} to {method} {path}: {_reason_of(found, raw)}"
         if status in _FORBIDDEN:
-            raise PermanentError(f"{said}; see `username` and its password in `registry`, and what it may read")
+            raise PermanentError(f"{text}; see `username` and its password in `registry`, and what it may read")
         if method == "POST" and status in {409, 422}:
-            raise PermanentError(said)
-        raise SourceError(said)
+            raise PermanentError(text)
+        raise SourceError(text)
 
     def _exchange(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
         """Status and body; all of it is there within ``answer_s_max``, or the next address is asked."""

@@ -105,8 +105,8 @@ class SchemaStore:
         place = self._place(number)
         if place not in _known:
             try:
-                said = json.loads(self._stored(lambda files: files.get(_file(number))))
-                answer = SchemaAnswer(tuple(said["texts"]), said["refused"])
+                body = json.loads(self._stored(lambda files: files.get(_file(number))))
+                answer = SchemaAnswer(tuple(body["texts"]), body["refused"])
             except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is asked for again
                 return None
             _known[place] = _read(number, answer)

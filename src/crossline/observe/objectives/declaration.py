@@ -76,7 +76,7 @@ def exact(value: float) -> Fraction:
 
 
 def _objective_of(name: str, percent: float, limit: Fraction | None, how: str) -> Objective:
-    said = f"{percent:g} % of {_UNITS[name]} {how}"
+    text = f"{percent:g} % of {_UNITS[name]} {how}"
     held = "" if limit is None else str(limit)
     measure: Literal["ms", "share", ""] = "" if limit is None else "share" if name == CHECKPOINT else "ms"
-    return Objective(name, _LABELS[name], _UNITS[name], exact(percent) / 100, limit, said, held, measure)
+    return Objective(name, _LABELS[name], _UNITS[name], exact(percent) / 100, limit, text, held, measure)

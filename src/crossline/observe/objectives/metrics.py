@@ -57,8 +57,8 @@ class ObjectiveCollector:
             for each in found
             if (budget := each.windows[PERIOD].budget_left) is not None
         }
-        said = "The value at the percentile that is promised, in seconds; of the checkpoint as a share."
-        yield metric_gauge("slo_value", said, [*labels, "window"], values)
+        text = "The value at the percentile that is promised, in seconds; of the checkpoint as a share."
+        yield metric_gauge("slo_value", text, [*labels, "window"], values)
         yield metric_gauge("slo_good_ratio", "Events within the objective.", [*labels, "window"], shares)
         yield metric_gauge("slo_budget_left_ratio", "What is left of the 30 days' error budget.", labels, left)
 

@@ -67,8 +67,8 @@ def scrape(place: Address, pipeline: str, now_ms: int) -> Scrape:
     where = str(Address(_EVERYWHERE.get(place.host, place.host), place.port))
     try:
         samples = _samples(_asked(f"http://{where}/metrics").decode())
-        said: dict[str, Any] = orjson.loads(_asked(f"http://{where}/readyz"))
-        found = Scrape(now_ms, samples, bool(said["ok"]), tuple(map(str, said["reasons"])))
+        body: dict[str, Any] = orjson.loads(_asked(f"http://{where}/readyz"))
+        found = Scrape(now_ms, samples, bool(body["ok"]), tuple(map(str, body["reasons"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "reason", None) or error
         said_why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__

@@ -149,14 +149,14 @@ def _of_sinks(of: RunFigures) -> Iterator[Metric]:
     )
 
 
-def metric_counter(name: str, said: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+def metric_counter(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
     """``values`` by label, or by several in the order of ``labels``."""
-    return _filled(CounterMetricFamily(f"crossline_{name}", said, labels=labels), values)
+    return _filled(CounterMetricFamily(f"crossline_{name}", text, labels=labels), values)
 
 
-def metric_gauge(name: str, said: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
+def metric_gauge(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
     """The same of a value that may fall."""
-    return _filled(GaugeMetricFamily(f"crossline_{name}", said, labels=labels), values)
+    return _filled(GaugeMetricFamily(f"crossline_{name}", text, labels=labels), values)
 
 
 def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[Any, float]) -> Metric:
@@ -165,9 +165,9 @@ def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: Mapping[Any
     return family
 
 
-def metric_histogram(name: str, said: str, labels: list[str], values: Mapping[Any, Histogram]) -> Metric:
+def metric_histogram(name: str, text: str, labels: list[str], values: Mapping[Any, Histogram]) -> Metric:
     """The same of how values are spread."""
-    family = HistogramMetricFamily(f"crossline_{name}", said, labels=labels)
+    family = HistogramMetricFamily(f"crossline_{name}", text, labels=labels)
     for key, each in values.items():
         bounds = [*map(str, each.bounds), "+Inf"]
         buckets = list(zip(bounds, accumulate(each.counts), strict=True))

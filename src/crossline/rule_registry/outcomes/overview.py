@@ -64,8 +64,8 @@ def pending(events: Iterable[RuleEvent]) -> list[RuleEvent]:
 
 def _tripped_row(event: RuleEvent, trip: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
     """As shadow, since the breaker found that it floods."""
-    told = {"status": trip.status, "effective_from": instant(trip.effective_from_ms), "tripped": trip.text}
-    return {**_event_row(event, judged), **told}
+    body = {"status": trip.status, "effective_from": instant(trip.effective_from_ms), "tripped": trip.text}
+    return {**_event_row(event, judged), **body}
 
 
 def _event_row(event: RuleEvent, judged: list[dict[str, str | None]]) -> Row:

@@ -41,9 +41,9 @@ def check_rules_left(refusals: Refusals, *, any_known: bool, any_judges: bool, p
     allow = "to start all the same, and judge nothing until there are rules, give --allow-no-rules"
     if not refusals:
         raise PermanentError(f"{place}: found no rule; expected one or more, in files of this folder; {allow}")
-    said = "\n\n".join(refused_text(each) for each in refusals.values())
+    text = "\n\n".join(refused_text(each) for each in refusals.values())
     found = f"no rule is left to judge by: {_files(refusals)}"
-    raise PermanentError(f"{place}: {found}; mend what follows; {allow}\n\n{said}")
+    raise PermanentError(f"{place}: {found}; mend what follows; {allow}\n\n{text}")
 
 
 def refused_text(event: RuleEvent) -> str:

@@ -60,8 +60,8 @@ def messages_to_the_end(
         if found:
             deadline_s = clock_s() + wait_s
         elif clock_s() > deadline_s:
-            said = reader.trouble or f"it was not read to its end in {wait_s:.0f} s"
+            text = reader.trouble or f"it was not read to its end in {wait_s:.0f} s"
             raise SourceError(
-                f"topic {reader.topic}, which has the rows of a table, cannot be read: {said}; see that its brokers "
+                f"topic {reader.topic}, which has the rows of a table, cannot be read: {text}; see that its brokers "
                 "are up"
             )

@@ -46,10 +46,10 @@ class Declared:
         """Messages that were good once, as rows. Raises StateError where they do not fit how it is declared now."""
         read = self.read(raw, lenient=True)
         if read.refused:
-            told = "; ".join(list(read.refused.values())[:_SHOWN_MAX])
+            text = "; ".join(list(read.refused.values())[:_SHOWN_MAX])
             raise StateError(
                 f"table {self.form.name} is declared in a way that {len(read.refused):,} rows of its earlier content "
-                f"do not fit, which records may still meet: {told}\n"
+                f"do not fit, which records may still meet: {text}\n"
                 "Put the declaration back, or run under another pipeline name"
             )
         return read.rows
@@ -155,8 +155,8 @@ class RowLog:
         if epoch.rows is None or not epoch.changed:
             return None
         name = f"{epoch.header.base} {self.declared.digest} {self.declared.streams} {len(epoch.begins)}"
-        said = digest_of(f"{name} {sorted(epoch.begins[-1].items())}".encode())
-        path = self.folder / f"{self.declared.form.name}-{said}.changes.arrow"
+        text = digest_of(f"{name} {sorted(epoch.begins[-1].items())}".encode())
+        path = self.folder / f"{self.declared.form.name}-{text}.changes.arrow"
         if not path.exists():
             write_rows(path, overlaid(epoch.rows, epoch.begins, self.declared.streams))
         return str(path)

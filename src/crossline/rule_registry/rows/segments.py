@@ -75,9 +75,9 @@ class Segments:
         path = self._path(number)
         try:
             with path.open("rb") as file:
-                said = orjson.loads(file.readline())
-            _check_format(said["format"])
-            return Header(number, said["base"], said["rows"], said["begins"], _read(said))
+                body = orjson.loads(file.readline())
+            _check_format(body["format"])
+            return Header(number, body["base"], body["rows"], body["begins"], _read(body))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _damaged(path, 1, error) from None
 
@@ -91,9 +91,9 @@ class Segments:
         found = []
         for line_number, line in enumerate(lines[1:], 2):
             try:
-                said = orjson.loads(line)
-                raw = _unpacked(base64.b64decode(said["messages"])) if said["messages"] else RAW.empty_table()
-                found.append(Change(raw, said["begins"], _read(said)))
+                body = orjson.loads(line)
+                raw = _unpacked(base64.b64decode(body["messages"])) if body["messages"] else RAW.empty_table()
+                found.append(Change(raw, body["begins"], _read(body)))
             except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
                 raise _damaged(path, line_number, error) from None
         return found
@@ -133,9 +133,9 @@ class Segments:
 
     def begin(self, header: Header) -> Undo:
         """Go on from a content that was kept. Raises RetryableError where the disk does not take it."""
-        said = {"format": FORMAT, "base": header.base, "rows": header.rows, "begins": dict(header.begins)}
+        body = {"format": FORMAT, "base": header.base, "rows": header.rows, "begins": dict(header.begins)}
         path = self._path(header.number)
-        self._write(path, orjson.dumps({**said, **_said(header.read)}) + b"\n")
+        self._write(path, orjson.dumps({**body, **_said(header.read)}) + b"\n")
         return lambda: path.unlink(missing_ok=True)
 
     def append(self, number: int, change: Change) -> Undo:
@@ -232,9 +232,9 @@ def _said(read: Read) -> dict[str, object]:
     return {"offsets": {str(n): at for n, at in read.offsets.items()}, "topic_id": read.topic_id}
 
 
-def _read(said: Mapping[str, Mapping[str, int]]) -> Read:
-    topic_id = said["topic_id"]
-    return Read({int(n): at for n, at in said["offsets"].items()}, None if topic_id is None else str(topic_id))
+def _read(body: Mapping[str, Mapping[str, int]]) -> Read:
+    topic_id = body["topic_id"]
+    return Read({int(n): at for n, at in body["offsets"].items()}, None if topic_id is None else str(topic_id))
 
 
 def _packed(raw: pa.Table) -> bytes:

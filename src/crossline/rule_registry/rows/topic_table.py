@@ -381,8 +381,8 @@ def _origin(message: TopicMessage) -> Origin:
 
 
 def _refusal(key: bytes | None, value: bytes | None, why: str, origin: Origin) -> Refusal:
-    said = "no key" if key is None else key[:100].decode(errors="backslashreplace")
-    return Refusal(said, digest_of(value or b""), why, origin)
+    text = "no key" if key is None else key[:100].decode(errors="backslashreplace")
+    return Refusal(text, digest_of(value or b""), why, origin)
 
 
 _NO_ROWS = pa.table({GONE: pa.array([], pa.bool_())})

@@ -83,7 +83,7 @@ def stands_already(before: FileContent | None, wish: HoldWish | EndWish) -> bool
 
 def _but_when(raw: bytes) -> object:
     try:
-        said = orjson.loads(raw)
+        body = orjson.loads(raw)
     except ValueError:
         return None
-    return {name: value for name, value in said.items() if name != _ASKED} if isinstance(said, dict) else said
+    return {name: value for name, value in body.items() if name != _ASKED} if isinstance(body, dict) else body

@@ -57,11 +57,11 @@ class HoldWish:
 
     def to_bytes(self) -> bytes:
         """What stands in a message or file."""
-        said: dict[str, Any] = {"hold_id": self.hold_id, "key": dict(self.key)}
-        said |= {"action": self.action, "rule_id": self.rule_id}
-        said |= {"streams": list(self.streams) or None, "until": format_instant(self.until_ms), "reason": self.reason}
-        said |= {"asked_at": format_instant(self.asked_ms)}
-        return orjson.dumps({name: value for name, value in said.items() if value is not None})
+        body: dict[str, Any] = {"hold_id": self.hold_id, "key": dict(self.key)}
+        body |= {"action": self.action, "rule_id": self.rule_id}
+        body |= {"streams": list(self.streams) or None, "until": format_instant(self.until_ms), "reason": self.reason}
+        body |= {"asked_at": format_instant(self.asked_ms)}
+        return orjson.dumps({name: value for name, value in body.items() if value is not None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class EndWish:
 
     def to_bytes(self) -> bytes:
         """What stands in a message or file."""
-        said = {"hold_id": self.hold_id, "released": True, "reason": self.reason}
-        return orjson.dumps({**said, "asked_at": format_instant(self.asked_ms)})
+        body = {"hold_id": self.hold_id, "released": True, "reason": self.reason}
+        return orjson.dumps({**body, "asked_at": format_instant(self.asked_ms)})
 
 
 def new_hold_id() -> str:

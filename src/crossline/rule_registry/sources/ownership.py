@@ -108,8 +108,8 @@ class OwnedFolder:
             taken if each is None else each for each, taken in zip(found, self._taken, strict=True)
         )
         self._given = rules, approvals, statements
-        said = self._said(statements)
-        owned = {name: self._of(name, content, self._rules.path / name, said) for name, content in rules.items()}
+        text = self._said(statements)
+        owned = {name: self._of(name, content, self._rules.path / name, text) for name, content in rules.items()}
         return {**owned, **dict(self._approval(name, content) for name, content in approvals.items())}
 
     def take(self, files: Files) -> None:
@@ -138,10 +138,10 @@ class OwnedFolder:
         return {(each.name, each.digest): each for each in mine if each is not None}
 
     def _of(
-        self, name: str, content: FileContent, path: Path, said: Mapping[tuple[str, str], Statement]
+        self, name: str, content: FileContent, path: Path, body: Mapping[tuple[str, str], Statement]
     ) -> FileContent:
         owner = self._owner(path)
-        statement = said.get((name, content.digest)) if owner == self._speaker else None
+        statement = body.get((name, content.digest)) if owner == self._speaker else None
         origin = Origin(owner) if statement is None else Origin(statement.who, author=statement.author)
         for who in (origin.who, origin.author):
             if who is not None and (problem := name_problem(who)) is not None:
@@ -176,8 +176,8 @@ class OwnedFolder:
 def statement_of(content: FileContent) -> Statement | None:
     """What stands in a file of ``.published``; None where it is no statement."""
     try:
-        said = orjson.loads(content.data)
-        values = [said["name"], said["digest"], said["who"], said.get("author")]
+        body = orjson.loads(content.data)
+        values = [body["name"], body["digest"], body["who"], body.get("author")]
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
     if not all(isinstance(each, str) for each in values[:3]) or not isinstance(values[3], str | None):

@@ -42,8 +42,8 @@ def release_name(rule_id: str, key: Key) -> ReleaseKey:
 
 def release_text(rule_id: str, key: Key, reason: str, asked_ms: int) -> bytes:
     """What stands in a message or file; ``asked_ms`` tells one from the one before it."""
-    said = {"rule_id": rule_id, "key": dict(key), "reason": reason, "asked_at": format_instant(asked_ms)}
-    return orjson.dumps(said)
+    body = {"rule_id": rule_id, "key": dict(key), "reason": reason, "asked_at": format_instant(asked_ms)}
+    return orjson.dumps(body)
 
 
 @dataclass(frozen=True, slots=True)

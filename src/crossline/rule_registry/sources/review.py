@@ -61,12 +61,12 @@ def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None, who: str |
 
     ``proof``: as ``crossline rules prove --json`` tells it; ``who``: in whose name a server writes it into a folder.
     """
-    said: dict[str, Any] = {"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)}
+    body: dict[str, Any] = {"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)}
     if proof is not None:
-        said["proof"] = {name: proof["digests"][name] for name in PROOF}
+        body["proof"] = {name: proof["digests"][name] for name in PROOF}
     if who is not None:
-        said["who"] = who
-    return orjson.dumps(said)
+        body["who"] = who
+    return orjson.dumps(body)
 
 
 def check_proof(proof: Any, rule: Rule, read: Callable[[str], Rule | None]) -> None:
@@ -222,13 +222,13 @@ def misplaced(read: Read) -> dict[str, RefusedError]:
     for source, rules in read.items():
         key = key_of(source)
         if isinstance(key, FigureKey) and not isinstance(rules, RefusedError) and rules:
-            said = f"rule {rules[0].rule.rule_id}"
-            wrong[source] = refused(source, said, f"the shared figure that the key {source} names, and nothing else")
+            text = f"rule {rules[0].rule.rule_id}"
+            wrong[source] = refused(source, text, f"the shared figure that the key {source} names, and nothing else")
         if not isinstance(key, RuleKey) or isinstance(rules, RefusedError):
             continue
         found = [(each.rule.rule_id, each.rule.version) for each in rules]
         if found != [(key.rule_id, key.version)]:
-            said = ", ".join(f"version {version} of {rule_id}" for rule_id, version in found) or "no rule"
+            text = ", ".join(f"version {version} of {rule_id}" for rule_id, version in found) or "no rule"
             expected = f"version {key.version} of {key.rule_id}, which the key {source} names, and nothing else"
-            wrong[source] = refused(source, said, expected)
+            wrong[source] = refused(source, text, expected)
     return wrong

@@ -97,8 +97,8 @@ class TopicPublications:
             self._read(0.1)
         if self._whole:
             return
-        said = self._reader.trouble or f"it was not read to its end in {wait_s:.0f} s"
-        text = f"the control topic {self._reader.topic} cannot be read: {said}; see that its brokers are up"
+        message = self._reader.trouble or f"it was not read to its end in {wait_s:.0f} s"
+        text = f"the control topic {self._reader.topic} cannot be read: {message}; see that its brokers are up"
         if first:
             raise SourceError(text)
         log.warning("rules and lists go on by the rule log", error=text)

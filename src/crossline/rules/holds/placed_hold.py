@@ -72,11 +72,11 @@ class PlacedHold:
         }
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> PlacedHold:
+    def from_json(cls, body: Mapping[str, Any]) -> PlacedHold:
         """Inverse of ``to_json``."""
-        given: dict[str, Any] = {name: said[name] for name in _PLAIN}
-        times: dict[str, Any] = {name: tuple(said[name].items()) for name in ("begins", "ended")}
-        return cls(said["placed"], release_key(said["key"]), tags=tuple(said["tags"]), **given, **times)
+        given: dict[str, Any] = {name: body[name] for name in _PLAIN}
+        times: dict[str, Any] = {name: tuple(body[name].items()) for name in ("begins", "ended")}
+        return cls(body["placed"], release_key(body["key"]), tags=tuple(body["tags"]), **given, **times)
 
 
 _PLAIN = ("action", "who", "until_ms", "rule_id", "rule_version", "score", "severity")

@@ -33,9 +33,9 @@ class Release:
         return {"released": self.rule_id, "key": dict(self.key), "from_ms": self.from_ms}
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Release:
+    def from_json(cls, body: Mapping[str, Any]) -> Release:
         """Inverse of ``to_json``."""
-        return cls(said["released"], release_key(said["key"]), said["from_ms"])
+        return cls(body["released"], release_key(body["key"]), body["from_ms"])
 
 
 class Releases:

@@ -137,9 +137,9 @@ class Fallback:
             formula = None if branch.when is None else check(branch.when, _kinds(columns), (), wanted="verdict")
             parts = [] if branch.when is None else [branch.when]
             parts += [branch.condition.text] if branch.condition.node != AllOf(()) else []
-            said = f"fallback[{number}]: {' and '.join(parts) or 'every record'}"
+            text = f"fallback[{number}]: {' and '.join(parts) or 'every record'}"
             compiled.append(
-                _Compiled(branch.decision, formula if isinstance(formula, Formula) else None, branch.condition, said)
+                _Compiled(branch.decision, formula if isinstance(formula, Formula) else None, branch.condition, text)
             )
         return cls(compiled, stream, columns)
 

@@ -193,8 +193,8 @@ within: 10m
 
     @cached_property
     def _sentence(self) -> Sentence:
-        said = ", then ".join(step.name + (f" ({step.times} times)" if step.times > 1 else "") for step in self.steps)
-        parts: list[tuple[PartKind, str]] = [("text", said), *key_parts(self.key_fields), ("text", " within ")]
+        text = ", then ".join(step.name + (f" ({step.times} times)" if step.times > 1 else "") for step in self.steps)
+        parts: list[tuple[PartKind, str]] = [("text", text), *key_parts(self.key_fields), ("text", " within ")]
         return Sentence(joined([*parts, ("window", "")]))
 
     def default_sentence(self, value: float | None) -> Sentence:  # noqa: ARG002 - the same for any value

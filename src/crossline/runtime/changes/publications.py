@@ -133,15 +133,15 @@ class RefusalTopic:
                     log.warning("a refusal cannot be told; trying again", topic=self._teller.topic, error=error)
         if answers:
             self._trouble = any(error is not None for error in answers.values())
-        told = self._told
-        while told in self._there:
-            self._there.discard(told)
-            self._sent.discard(told)
-            told += 1
-        if told != self._told:
-            self._told = told
+        text = self._told
+        while text in self._there:
+            self._there.discard(text)
+            self._sent.discard(text)
+            text += 1
+        if text != self._told:
+            self._told = text
             aside = self._mark.with_suffix(".tmp")
-            aside.write_text(f"{told}\n")
+            aside.write_text(f"{text}\n")
             aside.replace(self._mark)
 
 

@@ -383,7 +383,7 @@ def _name_of(refusal: Mapping[str, Any]) -> _Name:
 
 def _said(event: Mapping[str, Any]) -> dict[str, Any]:
     """What a line of the log says of ``event``."""
-    said = {name: event[name] for name in _LOGGED_FIELDS if name in event}
-    if event["event"] == "refused" and "count" in said and "table_name" not in event:
-        said["rules_not_taken_up"] = said.pop("count")
-    return said
+    body = {name: event[name] for name in _LOGGED_FIELDS if name in event}
+    if event["event"] == "refused" and "count" in body and "table_name" not in event:
+        body["rules_not_taken_up"] = body.pop("count")
+    return body

@@ -114,11 +114,11 @@ def launch(settings: Mapping[str, str]) -> RunningJava:
         return known
     sweep()
     folder = own_folder()
-    said = folder.path / "gateway"
+    text = folder.path / "gateway"
     environment = {
         **os.environ,
         "SPARK_CONNECT_MODE": "0",
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said),
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(text),
         "TMPDIR": str(folder.path),  # of Python's workers
     }
     zygote = None
@@ -126,7 +126,7 @@ def launch(settings: Mapping[str, str]) -> RunningJava:
         environment[SOCKET_VARIABLE] = str(folder.path / "zygote")
         zygote = _zygote(environment, folder.lock)
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
-    made = RunningJava(process, folder, said, zygote)
+    made = RunningJava(process, folder, text, zygote)
     _started.append(made)
     atexit.register(_at_exit, os.getpid(), made)
     return made

@@ -111,12 +111,12 @@ def plan_of(snapshot: PlanSnapshot) -> dict[str, Any]:
 
     ``layout``: how its state is laid out, which may differ between versions of crossline.
     """
-    said = orjson.loads(snapshot.to_json())
+    body = orjson.loads(snapshot.to_json())
     rules = [(each.rule, each.kind) for each in snapshot.rules.versions]
     return {
         "rules": {f"{rule.rule_id}@{rule.version}": f"{rule.body_digest()} {kind}" for rule, kind in rules},
-        "periods": _digest(said["rules"]),
-        **{name: _digest(said[name]) for name in ("streams", "defaults", "partition_lag_ms", "lists", "deciding")},
+        "periods": _digest(body["rules"]),
+        **{name: _digest(body[name]) for name in ("streams", "defaults", "partition_lag_ms", "lists", "deciding")},
         "layout": _digest(orjson.loads(orjson.dumps(layout_of(snapshot.plans(), Layout())))),
     }
 

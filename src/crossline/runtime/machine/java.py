@@ -115,9 +115,9 @@ def ask(command: Path) -> Probe | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    said = dict(_SETTING.findall(done.stdout + done.stderr))
-    if done.returncode == 0 and len(said) == 2:
-        return Probe(Path(said["java.home"]), said["java.version"])
+    body = dict(_SETTING.findall(done.stdout + done.stderr))
+    if done.returncode == 0 and len(body) == 2:
+        return Probe(Path(body["java.home"]), body["java.version"])
     return None
 
 
@@ -128,17 +128,17 @@ def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
     """
     about = command.resolve().stat()
     name = hashlib.sha256(f"{command.resolve()}|{about.st_size}|{about.st_mtime_ns}".encode()).hexdigest()[:16]
-    said = cache_dir(environment) / "java" / f"{name}.probe"
+    text = cache_dir(environment) / "java" / f"{name}.probe"
     with suppress(OSError, ValueError):
-        home, version = said.read_text(encoding="utf-8").splitlines()
+        home, version = text.read_text(encoding="utf-8").splitlines()
         return Probe(Path(home), version)
     probe = ask(command)
     if probe is not None:
         with suppress(OSError):  # it is asked again then
-            said.parent.mkdir(exist_ok=True)
-            aside = said.with_suffix(f".{os.getpid()}")
+            text.parent.mkdir(exist_ok=True)
+            aside = text.with_suffix(f".{os.getpid()}")
             aside.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")
-            aside.replace(said)
+            aside.replace(text)
     return probe
 
 

@@ -22,6 +22,6 @@ def spark_folder() -> Path:
 @cache
 def spark_version() -> str:
     """The version, as the package says it."""
-    said = (spark_folder() / "version.py").read_text(encoding="utf-8")
-    found = re.search(r"__version__[^=]*= *[\"']([^\"']+)", said)
+    text = (spark_folder() / "version.py").read_text(encoding="utf-8")
+    found = re.search(r"__version__[^=]*= *[\"']([^\"']+)", text)
     return found.group(1) if found else "unknown"

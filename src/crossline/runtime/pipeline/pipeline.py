@@ -155,11 +155,11 @@ class Pipeline:
             else:
                 return
 
-    def _begin_again(self, said: str, pauses: Iterator[float]) -> None:
+    def _begin_again(self, text: str, pauses: Iterator[float]) -> None:
         """Hold the batch until the disk takes what there is to write, or it is stopped."""
-        self._held = said
+        self._held = text
         for pause_s in pauses:
-            log.warning("a disk takes nothing; holding the batch", error=said, retry_in_ms=round(pause_s * 1_000))
+            log.warning("a disk takes nothing; holding the batch", error=text, retry_in_ms=round(pause_s * 1_000))
             if self._stopping.wait(pause_s):
                 return
             with self._life:
@@ -175,7 +175,7 @@ class Pipeline:
                     more = disk_full_line(failure)
                     if more is None:
                         raise
-                    said = self._held = more
+                    text = self._held = more
                     continue
                 if not unfinished(self._settings.checkpoint):
                     self._held = ""  # no batch was under way that would say so

@@ -276,8 +276,8 @@ def _tables_of(data: Mapping[str, Any]) -> Tables:
 
 
 def _tables_said(raw: bytes) -> dict[str, Any]:
-    said = orjson.loads(raw)
-    return {"of": tuple(said["of"]), "tables": _tables_of(said["tables"])}
+    body = orjson.loads(raw)
+    return {"of": tuple(body["of"]), "tables": _tables_of(body["tables"])}
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -378,10 +378,10 @@ class SnapshotFile:
             mine = _stamp(self._tables)
             known = _READ.get(str(self._tables))
             if known is None or known[0] != mine:
-                said = state_files.read(self._tables, self._tables.read_bytes(), _tables_said, _AGAIN)
-                given = said["of"] == stamp
+                body = state_files.read(self._tables, self._tables.read_bytes(), _tables_said, _AGAIN)
+                given = body["of"] == stamp
                 last = None if known is None else known[1]
-                known = (mine, snapshot.with_tables(said["tables"], last) if given else snapshot)
+                known = (mine, snapshot.with_tables(body["tables"], last) if given else snapshot)
                 _READ[str(self._tables)] = known
         except FileNotFoundError:
             return snapshot
@@ -392,8 +392,8 @@ class SnapshotFile:
 
         That may be so each second, and a plan snapshot of a thousand rules takes long to read and to compile.
         """
-        said = {"of": _stamp(Path(self.path)), "tables": snapshot.tables}
-        state_files.put(self._tables, orjson.dumps(said))
+        body = {"of": _stamp(Path(self.path)), "tables": snapshot.tables}
+        state_files.put(self._tables, orjson.dumps(body))
 
     def replace(self, snapshot: PlanSnapshot) -> None:
         """Make ``snapshot`` the current one, atomically."""

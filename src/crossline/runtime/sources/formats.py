@@ -41,12 +41,12 @@ def _with_header(layout: RecordLayout, header: list[str], decoded: Decoded) -> D
     if not lacking:
         return decoded
     declared = [each.name for each in layout.columns]
-    said = f"the header has no {listed(lacking)}: {header_text(header, lacking, declared)}"
-    told = (
-        replace(letter, detail=f"{letter.detail}; {said}") if letter.reason == "missing_field" else letter
+    text = f"the header has no {listed(lacking)}: {header_text(header, lacking, declared)}"
+    lines = (
+        replace(letter, detail=f"{letter.detail}; {text}") if letter.reason == "missing_field" else letter
         for letter in decoded.dead
     )
-    return Decoded(decoded.records, list(told))
+    return Decoded(decoded.records, list(lines))
 
 
 def _broken_archive(layout: RecordLayout, chunk: ChunkRef) -> Decoded:

@@ -37,12 +37,12 @@ def explained(failure: Exception) -> CrosslineError:
         return PermanentError(of_kafka)
     python, causes = _PYTHON.findall(text), _CAUSE.findall(text)
     if python and not ("Py4JJavaError" in python[-1] and causes):
-        said = python[-1]
+        message = python[-1]
     elif causes:
-        said = causes[-1]
+        message = causes[-1]
     else:
-        said = text.strip().splitlines()[0] if text.strip() else repr(failure)
-    return PermanentError(f"the query failed: {said}")
+        message = text.strip().splitlines()[0] if text.strip() else repr(failure)
+    return PermanentError(f"the query failed: {message}")
 
 
 def _of_kafka(text: str) -> str | None:

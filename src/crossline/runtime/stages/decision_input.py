@@ -115,21 +115,21 @@ class DecisionInput:
             return
         self.take(orjson.loads(body))
 
-    def take(self, said: Mapping[str, Any]) -> None:
+    def take(self, body: Mapping[str, Any]) -> None:
         """What is said of hits, as JSON values."""
-        for at, record, hit in said["hits"]:
+        for at, record, hit in body["hits"]:
             place: Place = tuple(at)
             which = place[1], place[5], place[4]
             self.records[which] = place, DecidedRecord(**record)
             self.hits[which].append(deciding_hit(hit))
-        for order, because, stands, at, record, told in said.get("changes", ()):
+        for order, because, stands, at, record, told in body.get("changes", ()):
             hit = deciding_hit(told)
             change = Change(hit.reason_id, because, hit if stands else None)
             self.changes.append((order, (at[1], at[5], at[4]), DecidedRecord(**record), change))
-        for stream, logs in said.get("clocks", {}).items():
+        for stream, logs in body.get("clocks", {}).items():
             known = self.clocks.setdefault(stream, {})
             known |= {log: max(ms, known.get(log, ms)) for log, ms in logs.items()}
-        self.copies.update((stream, partition, offset) for stream, partition, offset in said["copies"])
+        self.copies.update((stream, partition, offset) for stream, partition, offset in body["copies"])
 
     def table(self, snapshot: PlanSnapshot) -> Table | None:
         """The records of all blocks; None where there are none."""

@@ -102,21 +102,21 @@ def decision_inputs(
     if snapshot.revises_ms is not None:
         for shard in range(snapshot.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
-    told = (
+    texts = (
         each for each in (*_of_alerts(output.hits, alerts), *output.suppression_changes) if _at_once(each.hit, later)
     )
-    for change in (*told, *hold_changes(snapshot.rules, held)):
+    for change in (*texts, *hold_changes(snapshot.rules, held)):
         hit = change.hit
         stream = hit.place[1]
         _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
         if hit.ingest_ms - hit.event_ms <= _bound_ms(snapshot, allowed_ms):
             record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
-            mine, said = to[_shard(snapshot, hit.record_id)], [hit.place, asdict(record), asdict(change.reason)]
+            mine, lines = to[_shard(snapshot, hit.record_id)], [hit.place, asdict(record), asdict(change.reason)]
             if change.because is None:
-                mine["hits"].append(said)
+                mine["hits"].append(lines)
             else:
                 order = [emission_order(hit), cause_of(hit, streams).order]
-                mine["changes"].append([order, change.because, change.stands, *said])
+                mine["changes"].append([order, change.because, change.stands, *lines])
     for each in output.duplicates:
         to[_shard(snapshot, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     blocks: list[tuple[int, RecordBlock]] = []
@@ -364,6 +364,6 @@ def decisions_of(
         if in_force is None:
             in_force = rules[record.stream] = RulesInForce(snapshot.rules, record.stream)
         decision = decide(deciding.policy, record, hits)
-        said = decision.to_json(in_force.digest(record.ingest_ms), decided_ms)
-        found.append((place, {**said, **_more(deciding)}))
+        body = decision.to_json(in_force.digest(record.ingest_ms), decided_ms)
+        found.append((place, {**body, **_more(deciding)}))
     return found

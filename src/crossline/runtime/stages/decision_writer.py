@@ -45,18 +45,18 @@ class DecisionWriter:
         if deciding is None or (deciding.folder is None and self.topic is None):
             return _rows(decided.few) + [_row(table, lines, bare=True) for table, lines in decided.lines]
         values = sorted(decided.values(), key=lambda each: tuple(each[0]))
-        said = [decision for _, decision in values]
-        if said and deciding.folder is not None:
+        texts = [decision for _, decision in values]
+        if texts and deciding.folder is not None:
             path = Path(deciding.folder) / f"decisions-{self.shard:04d}.jsonl"
             with closing(_ShardFile(path, deciding.pipeline)) as file:
-                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=said), TOPIC_WAIT)
-        if said and self.topic is not None:
+                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=texts), TOPIC_WAIT)
+        if texts and self.topic is not None:
             batch = (self.task.batch_id, self.task.began_ms or 0)
-            self.topic.give(self.task.query_id, batch, (self.shard, snapshot.shards), said)
+            self.topic.give(self.task.query_id, batch, (self.shard, snapshot.shards), texts)
         left = [each for each in values if each[1]["reasons"] or each[1]["kind"] == "revision"]
         if self.topic is None:
             return _rows(left)
-        return _rows([(place, {**said, "sink_topic": None}) for place, said in left])  # it is there already
+        return _rows([(place, {**texts, "sink_topic": None}) for place, texts in left])  # it is there already
 
 
 def _rows(few: Sequence[Placed]) -> StageRows:

@@ -159,8 +159,8 @@ def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -
         return rows
     from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra
 
-    said = [[{"key": name, "value": raw} for name, raw in read_headers(message)] for message in messages]
-    return rows.append_column(HEADERS, pa.array(said, HEADERS_TYPE))
+    lines = [[{"key": name, "value": raw} for name, raw in read_headers(message)] for message in messages]
+    return rows.append_column(HEADERS, pa.array(lines, HEADERS_TYPE))
 
 
 def serve(connection: Connection) -> None:

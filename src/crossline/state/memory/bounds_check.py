@@ -61,8 +61,8 @@ def watching(pieces: Sequence[Piece], told: Callable[[int], str] = hex) -> Itera
             yield
     except IndexError as error:
         address, size, store = _list[ADDRESS : STORE + 1].tolist()
-        said = f"a {'store' if store else 'load'} of {size} bytes {told(address)}"
-        raise OutOfBoundsError(said) from error
+        text = f"a {'store' if store else 'load'} of {size} bytes {told(address)}"
+        raise OutOfBoundsError(text) from error
     finally:
         _list[:] = before
 

@@ -192,10 +192,10 @@ def shown_groups(plan: PaneSpacePlan) -> list[int]:
 def _lines(plan: PaneSpacePlan, kinds: dict[int, int]) -> dict[str, Any]:
     """What lines are held against; ``kinds``: of output figures, by number."""
     numbers, bounds = all_output_aggregates(plan), [bounds_of(line.operator, line.threshold) for line in plan.lines]
-    told = [numbers.index(line.aggregate) for line in plan.lines]
+    lines = [numbers.index(line.aggregate) for line in plan.lines]
     return {
-        "LINE_FIGURE": told,
-        "LINE_REAL": [int(kinds[number] not in INT_KINDS) for number in told],
+        "LINE_FIGURE": lines,
+        "LINE_REAL": [int(kinds[number] not in INT_KINDS) for number in lines],
         "NEGATED": [int(line.operator == "!=") for line in plan.lines],
         "LOW_F": np.array([low for _, _, low, _ in bounds], np.float64),
         "HIGH_F": np.array([high for *_, high in bounds], np.float64),

@@ -186,7 +186,7 @@ class AbsenceSpaceState(RecordStore):
 
     def _emits(self, line: I64, record: I64) -> Any:
         """Which of the hits, in their order, are emitted; the last emission is kept where there is a cooldown."""
-        told = np.ones(len(line), np.bool_)
+        body = np.ones(len(line), np.bool_)
         cooling = np.array([each.cooldown_ms > 0 for each in self.plan.lines])[line]
         slots = self._slots()
         for place in np.flatnonzero(cooling).tolist():
@@ -194,10 +194,10 @@ class AbsenceSpaceState(RecordStore):
             key = self._texts(at.KEYS, slots[record[place : place + 1]])[0].tobytes()
             now_ms = int(self._memory.clocks(record[place : place + 1])[0])
             emitted = self._emitted.setdefault((absence.rule_id, absence.version), {})
-            told[place] = not is_cooling(emitted.get(key, NONE_MS), absence.cooldown_ms, now_ms)
-            if told[place]:
+            body[place] = not is_cooling(emitted.get(key, NONE_MS), absence.cooldown_ms, now_ms)
+            if body[place]:
                 emitted[key] = now_ms
-        return told
+        return body
 
     def _met(self, record: int, line: AbsencePlan) -> int:
         """The clock of the first record that answered one of a probe; -1 where none did, and of others."""
@@ -269,11 +269,11 @@ def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
         ValueError: an absence names an entry that is none, or outlasts the plan.
     """
     for line in plan.lines:
-        said = f"absence {line.rule_id} version {line.version}"
+        text = f"absence {line.rule_id} version {line.version}"
         if not (0 <= line.after < plan.filters and 0 <= line.expect < plan.filters):
-            raise ValueError(f"{said} names an entry beyond the {plan.filters} that there are")
+            raise ValueError(f"{text} names an entry beyond the {plan.filters} that there are")
         if not 0 <= line.within_ms + line.cooldown_ms <= plan.retention_ms:
-            raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
+            raise ValueError(f"{text} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
     records = KeySpacePlan((), plan.filters, (), (), (), plan.retention_ms)
     counts: dict[int, int] = {
         at.LINES: len(plan.lines),

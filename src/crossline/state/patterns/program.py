@@ -21,14 +21,14 @@ I64_MIN, I64_MAX = -(2**63), 2**63 - 1
 def check(plan: PatternSpacePlan) -> None:
     """Raises ValueError where a pattern has nothing to take, names an entry that is none, or outlasts the plan."""
     for line in plan.lines:
-        said = f"pattern {line.rule_id} version {line.version}"
+        text = f"pattern {line.rule_id} version {line.version}"
         if not line.steps or any(step.times < 1 for step in line.steps):
-            raise ValueError(f"{said} has no step, or one that no record takes")
+            raise ValueError(f"{text} has no step, or one that no record takes")
         named = [*(step.filter for step in line.steps), *(e for e in (line.until, line.strict) if e is not None)]
         if not all(0 <= entry < plan.filters for entry in named):
-            raise ValueError(f"{said} names an entry beyond the {plan.filters} that there are")
+            raise ValueError(f"{text} names an entry beyond the {plan.filters} that there are")
         if not 0 <= line.within_ms <= plan.retention_ms:
-            raise ValueError(f"{said} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
+            raise ValueError(f"{text} is within {line.within_ms} ms, not from 0 to the plan's {plan.retention_ms}")
 
 
 def entries_of(line: SequencePlan) -> list[int]:

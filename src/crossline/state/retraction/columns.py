@@ -58,8 +58,8 @@ class LookedUp(np.ndarray[Any, Any]):
         wrong = rows[(rows < 0) | (rows >= len(self))]
         if wrong.size:
             row, there = int(wrong.reshape(-1)[0]), len(self)
-            said = f"{self.itemsize} bytes at {self.column}, 0 bytes into row {row} of the table, which has {there}"
-            raise OutOfBoundsError(f"a {what} of {said}")
+            text = f"{self.itemsize} bytes at {self.column}, 0 bytes into row {row} of the table, which has {there}"
+            raise OutOfBoundsError(f"a {what} of {text}")
 
 
 class Column:

@@ -131,9 +131,9 @@ def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> IntakeRows:
 
 def carry_emitted(table: Table, follows: Iterable[tuple[int, int]]) -> None:
     """Carry the emitted hits of retracted rows to the rows that replace them."""
-    told = table.bits("told")
+    body = table.bits("told")
     for before, after in follows:
-        told[after] |= told[before]
+        body[after] |= body[before]
 
 
 def _amend(table: Table, entered: IntakeRows, record_update: Sequence[RecordUpdate], first: int) -> None:

@@ -185,7 +185,7 @@ def _lack(table: Table, hits: Hits, piece: Piece, behind: Sequence[tuple[int, in
 
 def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, shared: Callable[[str], str]) -> Any:
     """For each hit whether it was emitted at another row that is a hit on the same record."""
-    told, found = table.bits("told"), set[tuple[int, str, int, int]]()
+    body, found = table.bits("told"), set[tuple[int, str, int, int]]()
 
     def named(row: int) -> tuple[int, str, int]:
         return int(table.key[row]), shared(table.id_of(row)), table.clock(row)
@@ -193,8 +193,8 @@ def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, sha
     # Also retracted rows: they are in no piece, and their hits were emitted.
     gone = np.flatnonzero(~table.live)
     rows = np.union1d(piece.rows, gone[np.isin(table.key[gone], table.key[np.unique(of_hits)])])
-    for row in rows[told[rows].any(axis=1)].tolist():
-        bits = np.flatnonzero(np.unpackbits(told[row], bitorder="little")).tolist()
+    for row in rows[body[rows].any(axis=1)].tolist():
+        bits = np.flatnonzero(np.unpackbits(body[row], bitorder="little")).tolist()
         found |= {(*named(row), line) for line in bits}
     pairs = zip(of_hits.tolist(), lines.tolist(), strict=True)
     return np.array([(*named(row), line) in found for row, line in pairs], np.uint8)
