@@ -79,12 +79,12 @@ def timed(command: Sequence[str]) -> Timed:
     ) as running:
         while True:
             with suppress(subprocess.TimeoutExpired):
-                _, said = running.communicate(timeout=LOOK_S)
+                _, body = running.communicate(timeout=LOOK_S)
                 break
             peak = max(peak, _mib_of(running.pid))
     passed = time.monotonic() - began
     if running.returncode:
-        raise SystemExit(f"{' '.join(command[:4])} … failed:\n{said[-3000:]}")
+        raise SystemExit(f"{' '.join(command[:4])} … failed:\n{body[-3000:]}")
     return Timed(passed, _processor_s() - used, peak)
 
 

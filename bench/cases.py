@@ -38,7 +38,7 @@ def alerts(first: int, count: int) -> Iterator[tuple[str, bytes]]:
         at = random.Random(number)
         account = f"a{number // 100 * 30 + at.randrange(30):07}"
         rule = f"rule_{at.randrange(40):02}"
-        said = {
+        body = {
             "alert_id": f"{at.getrandbits(128):032x}",
             "kind": "alert",
             "rule_id": rule,
@@ -51,7 +51,7 @@ def alerts(first: int, count: int) -> Iterator[tuple[str, bytes]]:
             "message": f"{account} sent {at.randrange(5, 90)} payments within 10 min, at least 5 are asked for",
             "record": {"amount_cents": at.randrange(100, 900_000), "currency": "EUR", "card_hash": f"h{account}"},
         }
-        yield "alerts", orjson.dumps(said)
+        yield "alerts", orjson.dumps(body)
 
 
 def taken(intake: CaseIntake, first: int, count: int, at_once: int) -> float:

@@ -87,10 +87,10 @@ def _proven(folder: Path, now_ms: int) -> None:
     """A request that was approved, of the rule that is in force, and one that waits."""
     kept = ApprovalFile(folder)
     text = (folder / "rules" / "rule_00.yaml").read_text()
-    for version, said in ((1, text), (2, text.replace("version: 1", "version: 2"))):
-        proof = _proof(said, version, now_ms)
+    for version, found in ((1, text), (2, text.replace("version: 1", "version: 2"))):
+        proof = _proof(found, version, now_ms)
         kept.keep_proof(KeptProof(proof_id_of(proof), "ines", now_ms - 5 * DAY_MS, proof))
-        asked = kept.ask("rule_00", version, "rule_00.yaml", said, "ines", now_ms - 5 * DAY_MS)
+        asked = kept.ask("rule_00", version, "rule_00.yaml", found, "ines", now_ms - 5 * DAY_MS)
         if version == 1:
             kept.decide(asked.number, "oda", "", now_ms - 4 * DAY_MS, approved=True)
 
@@ -153,11 +153,11 @@ def _audited(folder: Path, now_ms: int) -> None:
         for number in range(WRITES):
             begun = {"principal": f"p{at.randrange(7)}", "by": "session", "method": "POST", "route": "/v1/cases:bulk"}
             ended = {"begun": 2 * number + 1, "outcome": at.choice(("done", "done", "refused")), "after": {"count": 3}}
-            for half, said in (
+            for half, found in (
                 (1, {**begun, "resource": f"C-{number}", "outcome": "begun", "before": None}),
                 (2, ended),
             ):
-                line = {**said, "sequence": 2 * number + half, "at_ms": now_ms - WRITES + number, "previous": previous}
+                line = {**found, "sequence": 2 * number + half, "at_ms": now_ms - WRITES + number, "previous": previous}
                 previous = digest_of(line)
                 file.write(orjson.dumps({**line, "digest": previous}) + b"\n")
     (folder / AUDIT).chmod(0o600)

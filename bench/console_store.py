@@ -156,9 +156,9 @@ def _sink_of(config: PipelineConfig) -> Sink:
     return PostgresSink.from_settings(settings, config.name)  # type: ignore[arg-type]  # of this kind
 
 
-def _whole(said: dict[str, Any]) -> dict[str, Any]:
+def _whole(body: dict[str, Any]) -> dict[str, Any]:
     """The alert with all fields that stores have columns for."""
-    at = said["event_time"]
+    at = body["event_time"]
     return {
         "schema_version": 1,
         "rule_type": "velocity",
@@ -170,8 +170,8 @@ def _whole(said: dict[str, Any]) -> dict[str, Any]:
         **dict.fromkeys(("ingest_time", "window_start", "window_end", "detected_at"), at),
         "corrects": None,
         "delivered_at": None,
-        "evidence": {"count": 6, "record_ids": [said["record_id"]]},
-        **said,
+        "evidence": {"count": 6, "record_ids": [body["record_id"]]},
+        **body,
     }
 
 
@@ -197,7 +197,7 @@ def _decision(alert: dict[str, Any]) -> dict[str, Any]:
 
 def pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
     """The pipeline, with as many rules as the alerts are of; its rule log is as if it had run."""
-    said = {
+    body = {
         "schema_version": 1,
         "name": "bench",
         "streams": "stream.yaml",
@@ -209,7 +209,7 @@ def pipeline(folder: Path, sink: dict[str, Any]) -> PipelineConfig:
         "policy": "policy.yaml",
         "serve": {"listen": "127.0.0.1:8080", "path": "."},
     }
-    text = yaml.safe_dump(said)
+    text = yaml.safe_dump(body)
     lists(folder)
     (folder / "pipeline.yaml").write_text(text)
     (folder / "stream.yaml").write_text(STREAM)

@@ -133,9 +133,9 @@ def ask(running: Running, scenario: Scenario, requests: RequestPlan, folder: Pat
     records, spec, out = folder / "asked.jsonl", folder / "spec.json", folder / "answers.json"
     records.write_bytes(b"\n".join(requests.lines))
     path = f"/v1/decisions/payments?mode={scenario.mode}&timeout_ms=5000"
-    told = {"host": "127.0.0.1", "port": running.port, "path": path, "records": str(records), "rate": scenario.rate}
-    told |= {"connections": CONNECTIONS, "due_ms": requests.due_ms, "begin_s": requests.begin_s, "key": running.key}
-    spec.write_bytes(orjson.dumps(told))
+    body = {"host": "127.0.0.1", "port": running.port, "path": path, "records": str(records), "rate": scenario.rate}
+    body |= {"connections": CONNECTIONS, "due_ms": requests.due_ms, "begin_s": requests.begin_s, "key": running.key}
+    spec.write_bytes(orjson.dumps(body))
     load = subprocess.Popen(
         [sys.executable, "-m", "bench.request_load", str(spec), str(out)],
         cwd=ROOT,
@@ -158,11 +158,11 @@ def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any
     answers = [found["said"][number] for number in numbers]
     ms = [
         (found["done_s"][number] - found["due_s"][number]) * 1e3
-        for number, said in zip(numbers, answers, strict=True)
-        if said is not None
+        for number, body in zip(numbers, answers, strict=True)
+        if body is not None
     ]
     sent_late = [(found["sent_s"][number] - found["due_s"][number]) * 1e3 for number in numbers]
-    ways = Counter("none" if said is None else said[1] if said[0] == 200 else f"status {said[0]}" for said in answers)
+    ways = Counter("none" if body is None else body[1] if body[0] == 200 else f"status {body[0]}" for body in answers)
     cpu = {name: each * 1e6 / len(answers) for name, each in found["server_cpu_s"].items()}
     return {
         "system": system,
@@ -183,22 +183,22 @@ def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any
 def wrong(requests: RequestPlan) -> dict[str, Any]:
     """How many answers differ from exact windows, and of those that should have been more than ``allow``."""
     expected = exact_decisions(map(orjson.loads, requests.lines))
-    told = [None if said is None else said[2] for said in requests.found["said"]]
+    lines = [None if body is None else body[2] for body in requests.found["said"]]
     groups: dict[int, list[int]] = {}
     alone = wrong_alone = 0
-    for number in range(requests.warm, len(told)):
+    for number in range(requests.warm, len(lines)):
         group = requests.groups[number]
         if group is not None:
             groups.setdefault(group, []).append(number)
         else:
-            alone, wrong_alone = alone + 1, wrong_alone + (told[number] != expected[number])
+            alone, wrong_alone = alone + 1, wrong_alone + (lines[number] != expected[number])
     in_bursts = sum(map(len, groups.values()))
     due = missed = differs = 0
     for numbers in groups.values():
-        right, said = (Counter(of[number] for number in numbers) for of in (expected, told))
-        differs += sum((right - said).values())
+        right, body = (Counter(of[number] for number in numbers) for of in (expected, lines))
+        differs += sum((right - body).values())
         due += sum(count for decision, count in right.items() if decision != "allow")
-        missed += sum(count for decision, count in (right - said).items() if decision != "allow")
+        missed += sum(count for decision, count in (right - body).items() if decision != "allow")
     return {
         "burst_answers": in_bursts,
         "wrong_in_bursts": f"{differs} ({differs / in_bursts:.1%})",
@@ -218,8 +218,8 @@ def measure(system: str, scenario: Scenario, seconds: float, warm_s: float) -> d
         requests = made(scenario, seconds, warm_s, time.time() + LEAD_S)
         ask(running, scenario, requests, folder)
         found = row(system, scenario, requests)
-        said = [each for each in requests.found["said"][requests.warm :] if each is not None and each[1] == "peek"]
-        spread = said[:: max(1, len(said) // LOOKED_AT_MAX)]
+        lines = [each for each in requests.found["said"][requests.warm :] if each is not None and each[1] == "peek"]
+        spread = lines[:: max(1, len(lines) // LOOKED_AT_MAX)]
         return {**found, **running.revised([(each[3], each[2]) for each in spread])}
 
 

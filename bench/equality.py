@@ -86,10 +86,10 @@ def by_detect(lines: bytes) -> Iterator[AlertRow]:
         start = end
 
 
-def compare(expected: Sequence[AlertRow], told: Sequence[AlertRow]) -> bool:
+def compare(expected: Sequence[AlertRow], reported: Sequence[AlertRow]) -> bool:
     """Print both counts by rule and the first differences. Whether there are none."""
-    wanted, given = Counter(expected), Counter(told)
-    rules = sorted({alert[0] for alert in [*expected, *told]})
+    wanted, given = Counter(expected), Counter(reported)
+    rules = sorted({alert[0] for alert in [*expected, *reported]})
     print(f"{'rule':28} {'twin':>8} {'told':>8} {'equal':>8}")
     for rule in rules:
         of_rule = [Counter({a: n for a, n in found.items() if a[0] == rule}) for found in (wanted, given)]
@@ -113,8 +113,8 @@ def main() -> None:
     expected = expected_of(lines)
     print(f"the twin judged {options.records:,} records in {time.monotonic() - began:.0f} s", file=sys.stderr)
     with own_folder_for("bench") as folder:
-        told = list(by_detect(lines) if options.direct else by_pipeline(lines, folder))
-    equal = compare(expected, told)
+        reported = list(by_detect(lines) if options.direct else by_pipeline(lines, folder))
+    equal = compare(expected, reported)
     print("equal" if equal else "NOT EQUAL")
     sys.exit(0 if equal else 1)
 

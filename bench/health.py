@@ -30,7 +30,7 @@ DAYS, DAY_MS, AT_ONCE = 28, 86_400_000, 5_000
 
 def fact(at: random.Random, number: int, count: int, now_ms: int) -> AlertFacts:
     """Alert ``number`` of ``count``."""
-    said = {
+    body = {
         "alert_id": f"{at.getrandbits(128):032x}",
         "rule_id": f"rule_{at.randrange(RULES):02}",
         "rule_version": 1,
@@ -42,7 +42,7 @@ def fact(at: random.Random, number: int, count: int, now_ms: int) -> AlertFacts:
         "message": "fired",
         "record": {"amount_cents": at.randrange(100, 900_000), "currency": "EUR"},
     }
-    found: Any = facts_of(said, SETTINGS)
+    found: Any = facts_of(body, SETTINGS)
     event_ms = now_ms - DAYS * DAY_MS + number * DAYS * DAY_MS // count
     return AlertFacts(**{name: getattr(found, name) for name in AlertFacts.__slots__} | {"event_ms": event_ms})
 

@@ -39,7 +39,7 @@ def asked_of(count: int) -> list[SubmittedRecord]:
 def entry_of(asked: SubmittedRecord) -> ReceiptEntry:
     """An answer of the usual size."""
     reason = {"rule_id": "burst", "rule_version": 1, "action": "review", "score": 40, "alert_id": "a" * 64}
-    said = {
+    body = {
         "schema_version": 1,
         "decision_id": uuid.uuid4().hex,
         "stream": asked.stream,
@@ -51,7 +51,7 @@ def entry_of(asked: SubmittedRecord) -> ReceiptEntry:
         "as_of": {"batch": 7, "age_ms": 40, "laid_over": 3},
         "degraded": [],
     }
-    return ReceiptEntry(asked, said, BASIS, {}, {})
+    return ReceiptEntry(asked, body, BASIS, {}, {})
 
 
 def timed(ledger: DecisionLedger, group: int, count: int) -> list[float]:

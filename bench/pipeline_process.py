@@ -127,8 +127,8 @@ def main() -> None:
     watch = Watch(pages=None if config.watch is None else Pages(config.watch, config.name, clocks_of(config)))
     started_s = time.monotonic()
     before = watch.usage()
-    told = None if watch.pages is None else watch.pages.figures
-    running = assemble(spark, config, RunOptions(complete=not options.serve, on_batch=watch.batch, sink_watch=told))
+    reported = None if watch.pages is None else watch.pages.figures
+    running = assemble(spark, config, RunOptions(complete=not options.serve, on_batch=watch.batch, sink_watch=reported))
     if watch.pages is not None:
         watch.pages.follow(running)
     running.start()

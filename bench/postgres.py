@@ -86,14 +86,14 @@ def main() -> None:
 
 
 def _fill(sink: PostgresSink, total: int, size: int, report: Report) -> None:
-    taken, said = list[float](), time.monotonic()
+    taken, found = list[float](), time.monotonic()
     for number, first in enumerate(range(0, total, size)):
         made = delivery(number, range(first, min(total, first + size)), total)
         began = time.monotonic()
         sink.deliver(made)
         taken.append((time.monotonic() - began) / len(made.alerts))
-        if time.monotonic() - said > 30:
-            said = time.monotonic()
+        if time.monotonic() - found > 30:
+            found = time.monotonic()
             print(f"  {min(total, first + size):,} of {total:,}: {1 / taken[-1]:,.0f} alerts/s", flush=True)
     tenth = max(1, len(taken) // 10)
     for name, part in (("the first tenth", taken[:tenth]), ("the last tenth", taken[-tenth:]), ("all", taken)):
@@ -184,8 +184,8 @@ def delivery(batch_id: int, numbers: range, total: int) -> Delivery:
         made = alert(number, total, draw)
         alerts.append(made)
         if number % 100 == 0:
-            told = {"alert_id": _id(number + 2**40), "kind": "correction", "corrects": made["alert_id"]}
-            alerts.append({**made, **told, "outcome": "retracted", "value": None, "caused_by": f"r{number + 1}"})
+            body = {"alert_id": _id(number + 2**40), "kind": "correction", "corrects": made["alert_id"]}
+            alerts.append({**made, **body, "outcome": "retracted", "value": None, "caused_by": f"r{number + 1}"})
         if number % 5 == 0:
             decisions.append(decision(number, made, draw))
     return Delivery("bench", batch_id, alerts=alerts, decisions=decisions, figures={"records": len(numbers) * 100})

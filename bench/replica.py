@@ -101,8 +101,8 @@ def play(folder: str, asked: Connection, batch_ms: int, others: int) -> None:
         due_s = max(time.monotonic(), due_s + batch_ms / 1e3)
         mine, ended = bytearray(), False
         while not ended and asked.poll(max(0.0, due_s - time.monotonic())):
-            said = asked.recv_bytes()
-            ended, mine = not said, mine + said
+            found = asked.recv_bytes()
+            ended, mine = not found, mine + found
         if ended:
             return
         more = others * batch_ms // 1_000

@@ -163,8 +163,8 @@ class Load:
     def answered(self, number: int, status: int, body: bytes) -> None:
         """An answer is there."""
         self.done_s[number] = time.perf_counter() + self.shift_s - self.began_s
-        said = orjson.loads(body) if status == 200 else {}
-        self.said[number] = [status, said.get("answered"), said.get("decision"), said.get("decision_id")]
+        content = orjson.loads(body) if status == 200 else {}
+        self.said[number] = [status, content.get("answered"), content.get("decision"), content.get("decision_id")]
         self._ended()
 
     def _ended(self) -> None:

@@ -76,12 +76,12 @@ class Shards:
         given = {shard: body for _, shard, _, body in rows}
         spent.bytes["input"] += len(lines)
         spent.bytes["shuffle"] += sum(map(len, given.values()))
-        told: list[tuple[str, bytes]] = []
+        reported: list[tuple[str, bytes]] = []
         for shard, state in enumerate(self.states):
-            told += spent.timed("judge", partial(self._judge, shard, state, given.get(shard)))
+            reported += spent.timed("judge", partial(self._judge, shard, state, given.get(shard)))
             spent.bytes["segment"] += len(self.segments[shard][-1])
-        spent.bytes["outcome"] += sum(len(body) for _, body in told)
-        spent.timed("driver", lambda: collect_outcome(told, None))
+        spent.bytes["outcome"] += sum(len(body) for _, body in reported)
+        spent.timed("driver", lambda: collect_outcome(reported, None))
         self.batch_id += 1
 
     def _judge(self, shard: int, state: ShardState, body: Any) -> list[tuple[str, bytes]]:

@@ -118,8 +118,8 @@ def application(port: int, *, inline: bool) -> FastAPI:
                 pipe.evalsha(update.sha, len(keys), *keys, *own)
             pipe.evalsha(read.sha, len(keys), *keys, record["event_time"], *lengths)
             *_, figures = await pipe.execute()
-        said = {"decision": decide(record, figures, rules, counted=inline), "answered": "peek"}
-        return Response(orjson.dumps(said), media_type="application/json")
+        body = {"decision": decide(record, figures, rules, counted=inline), "answered": "peek"}
+        return Response(orjson.dumps(body), media_type="application/json")
 
     return app
 

@@ -36,7 +36,7 @@ def too_long(path: Path) -> list[str]:
 
 # All in one: a test a file would take longer than what it looks at.
 def test_files_and_functions_are_short() -> None:
-    assert [said for path in FILES for said in too_long(path)] == []
+    assert [found for path in FILES for found in too_long(path)] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -51,21 +51,23 @@ def _below(by_id: dict[str, Any], node: dict[str, Any], within: tuple[str, ...])
 
 def faults_heard(page: Page) -> list[str]:
     """What somebody who only hears the page would miss."""
-    told = heard(page)
-    assert any(each.role in CONTROLS for each in told), "the tree came"
+    reported = heard(page)
+    assert any(each.role in CONTROLS for each in reported), "the tree came"
     named = CONTROLS | PICTURES | REGIONS | {"columnheader", "heading"}
-    found = [f"{each.role} in {each.within[-3:]} has no name" for each in told if each.role in named and not each.name]
-    levels = [each.level or 0 for each in told if each.role == "heading"]
+    found = [
+        f"{each.role} in {each.within[-3:]} has no name" for each in reported if each.role in named and not each.name
+    ]
+    levels = [each.level or 0 for each in reported if each.role == "heading"]
     steps = zip([0, *levels], levels, strict=False)
     found += [f"a heading of level {after} follows one of {before}" for before, after in steps if after > before + 1]
-    found += [f"{count} main" for count in [sum(each.role == "main" for each in told)] if count != 1]
-    return found + _tables(told)
+    found += [f"{count} main" for count in [sum(each.role == "main" for each in reported)] if count != 1]
+    return found + _tables(reported)
 
 
-def _tables(told: list[Heard]) -> list[str]:
+def _tables(reported: list[Heard]) -> list[str]:
     """Tables without a header of their columns. Each node comes before what is in it."""
     found, headers = [], None
-    for each in [*told, Heard("table", "", None, ())]:
+    for each in [*reported, Heard("table", "", None, ())]:
         if each.role == "table":
             if headers == 0:
                 found.append("a table has no headers")

@@ -50,14 +50,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def answered(folder: Path) -> LedgerDecisions:
     """A peek allowed the mule's sixth transfer, with a receipt that is signed; the stream decided otherwise."""
     lines = (cards() / "decisions.jsonl").read_text().splitlines()
-    said = next(each for each in map(json.loads, lines) if each["record_id"] == MULE_RECORD)
+    body = next(each for each in map(json.loads, lines) if each["record_id"] == MULE_RECORD)
     as_of = {"batch": 7, "age_ms": 180_000, "laid_over": 0}
-    first = {**said, "decision": "allow", "score": 0, "reasons": [], "answered": "peek", "as_of": as_of}
-    revision = {**said, "kind": "revision", "revision": 1, "decision_id": "r1", "revises": said["decision_id"]}
+    first = {**body, "decision": "allow", "score": 0, "reasons": [], "answered": "peek", "as_of": as_of}
+    revision = {**body, "kind": "revision", "revision": 1, "decision_id": "r1", "revises": body["decision_id"]}
     private, _ = key_files(folder)
     with closing(SqliteLedger(folder / "ledger.db", Signer.from_file(private))) as ledger:
         ledger.answer([ReceiptEntry(asked(MULE_RECORD), first, BASIS, FIGURES, EVIDENCE)])
-        ledger.revise(said["decision_id"], {**revision, "because": "t0004570"})
+        ledger.revise(body["decision_id"], {**revision, "because": "t0004570"})
     return LedgerDecisions(SqliteReads(folder / "ledger.db"), ["payments"])
 
 
@@ -200,8 +200,8 @@ def test_the_window_is_drawn_to_the_width_that_is_there(seated: Opened) -> None:
 def test_a_drawing_says_in_words_what_figures_and_table_say(seated: Opened) -> None:
     page = seated(path=MULE).page
     come(page)
-    said = "Distinct count reaches 6 at 00:04:16.550; the threshold is 6."
-    expect(page.get_by_role("img", name=said)).to_be_visible()
+    text = "Distinct count reaches 6 at 00:04:16.550; the threshold is 6."
+    expect(page.get_by_role("img", name=text)).to_be_visible()
     expect(page.get_by_role("img", name="Twelve payments from 23:")).to_be_visible()
     expect(page.get_by_role("region", name="Records, 12").get_by_role("row")).to_have_count(1 + 12)
     expect(page.get_by_role("row", name="crosses the threshold")).to_contain_text("00:04:16.550")

@@ -235,8 +235,8 @@ def test_a_sink_whose_package_is_not_there(
     for name in [name for name in sys.modules if name.startswith((f"crossline.io.{kind}", f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    told = f"a sink of kind {kind} needs {package}, which is not installed: pip install 'crossline[{kind}]'"
-    with pytest.raises(UsageError, match=re.escape(told)):
+    text = f"a sink of kind {kind} needs {package}, which is not installed: pip install 'crossline[{kind}]'"
+    with pytest.raises(UsageError, match=re.escape(text)):
         build_sink({"kind": kind, **settings}, "p")
 
 

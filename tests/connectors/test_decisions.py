@@ -113,11 +113,11 @@ def test_one_that_is_too_large_is_cut_and_still_decides() -> None:
     sizes = []
     for limit in (100_000, 20_000, 3_000, 1_200):
         cut = whole.cut(limit)
-        said = json.loads(cut.value)
+        body = json.loads(cut.value)
         assert cut.size <= limit
-        assert (said["decision"], said["decision_id"], said["cut"]["bytes"]) == ("step_up", "d-t1", len(whole.value))
+        assert (body["decision"], body["decision_id"], body["cut"]["bytes"]) == ("step_up", "d-t1", len(whole.value))
         assert cut.name == "d-t1"
-        assert [each["rule_id"] for each in said["reasons"]] == [f"r{n}" for n in range(len(said["reasons"]))]
-        sizes.append(len(said["reasons"]))
+        assert [each["rule_id"] for each in body["reasons"]] == [f"r{n}" for n in range(len(body["reasons"]))]
+        sizes.append(len(body["reasons"]))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 40

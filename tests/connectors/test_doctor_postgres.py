@@ -29,22 +29,22 @@ def test_what_is_there_and_what_is_missing(postgres_server: LocalPostgres, postg
     given = f"host: {postgres_server.host}, port: {postgres_server.port}, user: crossline, schema: {postgres_schema}"
     given += ", password_env: P"
     secret = postgres_server.password
-    status, said = finding(given, P=secret)
-    assert (status, "; no tables yet; the next start makes those of version 1 |" in said) == ("ok", True)
+    status, found = finding(given, P=secret)
+    assert (status, "; no tables yet; the next start makes those of version 1 |" in found) == ("ok", True)
     place = place_in(postgres_server, postgres_schema)
     with opened(place):
         pass
-    status, said = finding(given, P=secret)
+    status, found = finding(given, P=secret)
     assert status == "ok"
-    assert f"postgres {place.name}: PostgreSQL " in said
-    assert "; tables of version 1 | nothing to do" in said
-    status, said = finding(given, P="wr0ng")
-    assert (status, "see that user and password are right" in said, "wr0ng" in said) == ("missing", True, False)
-    status, said = finding(given)
+    assert f"postgres {place.name}: PostgreSQL " in found
+    assert "; tables of version 1 | nothing to do" in found
+    status, found = finding(given, P="wr0ng")
+    assert (status, "see that user and password are right" in found, "wr0ng" in found) == ("missing", True, False)
+    status, found = finding(given)
     assert status == "missing"
-    assert said.startswith("postgres: environment variable P, which password_env names, is not set: export it first |")
-    status, said = finding("host: 127.0.0.1, port: 1, user: u")
-    assert (status, "cannot be written now" in said) == ("missing", True)
+    assert found.startswith("postgres: environment variable P, which password_env names, is not set: export it first |")
+    status, found = finding("host: 127.0.0.1, port: 1, user: u")
+    assert (status, "cannot be written now" in found) == ("missing", True)
 
 
 def test_a_user_who_may_make_nothing(postgres_server: LocalPostgres, postgres_schema: str) -> None:
@@ -52,6 +52,6 @@ def test_a_user_who_may_make_nothing(postgres_server: LocalPostgres, postgres_sc
     with postgres_server.connect() as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'open sesame'".encode())
     given = f"host: {postgres_server.host}, port: {postgres_server.port}, user: {role}, dbname: crossline"
-    status, said = finding(f"{given}, schema: {postgres_schema}, password_env: P", P="open sesame")
+    status, found = finding(f"{given}, schema: {postgres_schema}, password_env: P", P="open sesame")
     assert status == "missing"
-    assert "and the user may make no schema | GRANT CREATE ON DATABASE … TO it" in said
+    assert "and the user may make no schema | GRANT CREATE ON DATABASE … TO it" in found

@@ -27,19 +27,19 @@ def finding(given: str, **environment: str) -> tuple[str, str]:
 
 def test_what_is_there_and_what_is_missing(redis_server: LocalRedis) -> None:
     at = f"port: {redis_server.port}"
-    status, said = finding(at)
+    status, found = finding(at)
     assert status == "ok"
-    assert said.startswith(f"redis 127.0.0.1:{redis_server.port}: answers; version ")
-    status, said = finding(f"{at}, username: nobody, password_env: P", P="wr0ng-word")
-    assert (status, "does not let us in" in said, "wr0ng-word" in said) == ("missing", True, False)
-    status, said = finding(f"{at}, password_env: P")
-    assert (status, "environment variable P" in said) == ("missing", True)
-    status, said = finding("port: 1")
-    assert (status, said.endswith("| is it running, are `host`, `port` and `tls` right?")) == ("missing", True)
+    assert found.startswith(f"redis 127.0.0.1:{redis_server.port}: answers; version ")
+    status, found = finding(f"{at}, username: nobody, password_env: P", P="wr0ng-word")
+    assert (status, "does not let us in" in found, "wr0ng-word" in found) == ("missing", True, False)
+    status, found = finding(f"{at}, password_env: P")
+    assert (status, "environment variable P" in found) == ("missing", True)
+    status, found = finding("port: 1")
+    assert (status, found.endswith("| is it running, are `host`, `port` and `tls` right?")) == ("missing", True)
 
 
 @pytest.mark.parametrize(
-    ("told", "status", "said"),
+    ("body", "status", "text"),
     [
         ({"redis_version": "7.2.4"}, "ok", "answers; version 7.2.4"),
         ({"role": "slave"}, "missing", "a replica, which takes nothing"),
@@ -49,7 +49,7 @@ def test_what_is_there_and_what_is_missing(redis_server: LocalRedis) -> None:
         ({"maxmemory": 5, "maxmemory_policy": "volatile-ttl"}, "warning", "it forgets who is blocked"),
     ],
 )
-def test_what_a_server_tells_of_itself(told: dict[str, Any], status: str, said: str) -> None:
-    found = _server("redis", told)
+def test_what_a_server_tells_of_itself(body: dict[str, Any], status: str, text: str) -> None:
+    found = _server("redis", body)
     assert found.status == status
-    assert said in found.found
+    assert text in found.found

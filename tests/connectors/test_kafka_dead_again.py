@@ -242,9 +242,9 @@ def test_a_dead_letter_of_avro_is_mended_as_json(
         ((key, value),) = values(kafka_broker, topic)
         assert key == b"a1"
         assert value[:5] == b"\0" + (2).to_bytes(4, "big"), "by the newest schema of the topic"
-        told = fastavro.schemaless_reader(io.BytesIO(value[5:]), fastavro.parse_schema(NEWEST), None)
-        assert (told["id"], told["account"], told["note"]) == ("p1", "a1", None)
-        assert told["at"].timestamp() * 1_000 == NOW_MS
+        body = fastavro.schemaless_reader(io.BytesIO(value[5:]), fastavro.parse_schema(NEWEST), None)
+        assert (body["id"], body["account"], body["note"]) == ("p1", "a1", None)
+        assert body["at"].timestamp() * 1_000 == NOW_MS
 
 
 def test_avro_where_a_process_ends_in_between_and_where_the_registry_is_away(

@@ -228,19 +228,19 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
     kafka_broker: LocalBroker, kafka_topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that comes back may lack the end of the last transaction; one that goes on would end it as undone."""
-    told: list[Callable[[KafkaError], None]] = []
+    body: list[Callable[[KafkaError], None]] = []
 
     class Heard(Producer):
         """What it is told, and a flush in whose midst the brokers go."""
 
         def __init__(self, settings: dict[str, Any], **more: Any) -> None:
             super().__init__(settings, **more)
-            told.append(settings["error_cb"])
+            body.append(settings["error_cb"])
 
         def flush(self, *wait_s: float) -> int:
             left = super().flush(*wait_s)
-            if len(told) == 2:
-                told[1](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+            if len(body) == 2:
+                body[1](KafkaError(KafkaError._ALL_BROKERS_DOWN))
             return left
 
     topic = kafka_topic()
@@ -248,12 +248,12 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
     monkeypatch.setattr(transactional_producer, "Producer", Heard)
     give(to, 0, [outgoing(topic, "a")])
     give(to, 1, [outgoing(topic, "b")])
-    assert len(told) == 1
-    told[0](KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert len(body) == 1
+    body[0](KafkaError(KafkaError._ALL_BROKERS_DOWN))
     with pytest.raises(SinkError, match="no broker was there"):
         give(to, 2, [outgoing(topic, "c")])
     give(to, 2, [outgoing(topic, "c")])
-    assert len(told) == 3
+    assert len(body) == 3
     to.drop()
     assert named(kafka_broker, topic) == ["a", "b", "c"]
 

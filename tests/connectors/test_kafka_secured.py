@@ -81,10 +81,10 @@ def test_a_sink_that_is_not_let_in_says_why(
 ) -> None:
     change, why = REFUSED[case]
     sink = sink_at(kafka_broker, "alerts", changed(security[SCRAM], change))
-    with pytest.raises(SinkError, match=f"{why}.*see username, password_env") as told:
+    with pytest.raises(SinkError, match=f"{why}.*see username, password_env") as raised:
         sink.deliver(replace(delivery(0, "a"), checkpoint=checkpoint))
     sink.close()
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("case", list(REFUSED))
@@ -95,10 +95,10 @@ def test_a_source_that_is_not_let_in_says_why(
     asks = KafkaSecurity.model_validate(changed(security[SCRAM], change))
     client = librdkafka_settings(kafka_broker.secured, asks, {"BOB": "s3cret \"of\\bob'", "WRONG": WRONG})
     watch = TopicWatch(["payments"], client, tmp_path / "topics.json")
-    with pytest.raises(PermanentError, match=f"brokers of topic payments do not let us in: .*{why}") as told:
+    with pytest.raises(PermanentError, match=f"brokers of topic payments do not let us in: .*{why}") as raised:
         watch.begin(None)
     watch.close()
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_doctor_says_who_is_let_in_and_why_others_are_not(
@@ -138,8 +138,8 @@ def test_doctor_says_who_is_let_in_and_why_others_are_not(
     }
     with ThreadPoolExecutor(len(REFUSED)) as at_once:  # each is asked for 5 s
         refused = at_once.map(found, [changed(security[SCRAM], change) for change, _ in REFUSED.values()])
-    for told, (_, why) in zip(refused, REFUSED.values(), strict=True):
-        [(status, text)] = told.values()
+    for body, (_, why) in zip(refused, REFUSED.values(), strict=True):
+        [(status, text)] = body.values()
         assert status == "missing"
         assert why in text
         assert "see username" in text
@@ -159,6 +159,6 @@ def test_generated_records_reach_a_broker_that_asks(
     assert done.exit_code == 0, done.output
     assert len(read_topic(kafka_broker.brokers, topic)) == 5
     client.write_text("sasl.password")
-    with pytest.raises(UsageError, match="client:1: expected name=value") as told:
+    with pytest.raises(UsageError, match="client:1: expected name=value") as raised:
         client_settings(client)
-    assert "sasl" not in str(told.value)
+    assert "sasl" not in str(raised.value)

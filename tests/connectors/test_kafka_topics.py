@@ -122,20 +122,20 @@ def test_what_a_broker_says_that_comes_back_is_asked_again(
     """As after eight seconds in which nobody let it run: its controller has taken it for gone."""
     topic = kafka_topic()
     send(kafka_broker, topic, 3)
-    said = [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION]
+    lines = [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION]
 
     class ComingBack(AdminClient):
         def list_offsets(self, places: dict[TopicPartition, Any], **options: Any) -> dict[TopicPartition, Any]:
-            if not said:
+            if not lines:
                 return super().list_offsets(places, **options)
             failed: Future[Any] = Future()
-            failed.set_exception(KafkaException(KafkaError(said.pop())))
+            failed.set_exception(KafkaException(KafkaError(lines.pop())))
             return dict.fromkeys(places, failed)
 
     monkeypatch.setattr(kafka_topics, "AdminClient", ComingBack)
     watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
-    assert said == []
-    said.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert lines == []
+    lines.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(SourceError, match="cannot be asked"):
         watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
 

@@ -54,9 +54,11 @@ def in_file(tmp_path: Path) -> Labelled:
 
     def write(rows: Sequence[Row]) -> str:
         latest = {record: (fraud, name) for stream, record, fraud, name in rows if stream == "payments"}
-        told = [{"payment_id": record, "is_fraud": fraud, "fraud_id": name} for record, (fraud, name) in latest.items()]
+        lines = [
+            {"payment_id": record, "is_fraud": fraud, "fraud_id": name} for record, (fraud, name) in latest.items()
+        ]
         path = tmp_path / "labels.jsonl"
-        path.write_bytes(b"\n".join(map(orjson.dumps, told)))
+        path.write_bytes(b"\n".join(map(orjson.dumps, lines)))
         return str(path)
 
     return write

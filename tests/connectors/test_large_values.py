@@ -19,9 +19,9 @@ def alert(value: Any) -> dict[str, Any]:
     """As an alert maker makes one, of what these sinks look at."""
     rule = {"rule_id": "spent", "rule_version": 1, "rule_type": "velocity", "severity": "high", "score": 1}
     times = {"event_time": INSTANT, "ingest_time": INSTANT, "detected_at": INSTANT}
-    said = {"action": "review", "key": {"account": "a1"}, "stream": "payments", "record_id": "r1", "message": "much"}
+    body = {"action": "review", "key": {"account": "a1"}, "stream": "payments", "record_id": "r1", "message": "much"}
     figures = {"value": value, "threshold": 100, "evidence": {"count": 1, "record_ids": ["r1"]}}
-    return {"alert_id": "a1", "kind": "alert", **rule, **times, **said, **figures}
+    return {"alert_id": "a1", "kind": "alert", **rule, **times, **body, **figures}
 
 
 @pytest.mark.parametrize("value", [2**63, 2**64, -(2**80), "Infinity", "-Infinity"])

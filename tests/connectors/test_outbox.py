@@ -239,7 +239,7 @@ def test_a_delivery_comes_back_as_it_was(
     dead: list[DeadLetter],
     late: list[LateRecord],
     positions: list[tuple[str, int]],
-    told: list[bytes],
+    reported: list[bytes],
 ) -> None:
     whole = Delivery(
         "p",
@@ -251,6 +251,6 @@ def test_a_delivery_comes_back_as_it_was(
         [{"event": "published"}],
         positions,
         [],
-        told,
+        reported,
     )
     assert decode_delivery(encode_delivery(whole), "here") == whole

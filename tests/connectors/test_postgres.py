@@ -47,16 +47,16 @@ def parts(place: DatabaseAddress, table: str = "alerts") -> dict[str, int]:
 
 
 def test_what_investigators_find(place: DatabaseAddress) -> None:
-    told = {"kind": "correction", "corrects": "id-a", "caused_by": "z"}
+    body = {"kind": "correction", "corrects": "id-a", "caused_by": "z"}
     batch = Delivery(
         "p",
         7,
         alerts=[
             alert("a", value=2**80, key={"account_id": "a1", "n": 7, "vip": True, "none": None}),
             alert("b", value=None, threshold=None, emit_to_sink=False),
-            alert("a", alert_id="c1", outcome="amended", value_before=2**80, **{**told, "value": 11}),
+            alert("a", alert_id="c1", outcome="amended", value_before=2**80, **{**body, "value": 11}),
             alert(
-                "a", alert_id="c2", outcome="retracted", value_before=11, **{**told, "value": None, "message": "gone"}
+                "a", alert_id="c2", outcome="retracted", value_before=11, **{**body, "value": None, "message": "gone"}
             ),
         ],
         positions=[("in/a", 1), ("in/a", 2), ("in/a", 1), ("in/a", 1)],

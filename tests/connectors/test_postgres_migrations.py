@@ -67,9 +67,9 @@ def test_a_start_that_was_cut_off_is_gone_on_with(place: DatabaseAddress) -> Non
 def test_tables_of_a_newer_crossline_are_refused(place: DatabaseAddress) -> None:
     with place.connect() as connection:
         migrate(connection, place, (*migrations(), MORE))
-    said = f"has version {MORE.number}; this crossline knows version {newest()} and older ones"
+    text = f"has version {MORE.number}; this crossline knows version {newest()} and older ones"
     for use in (PostgresSink(place, "p").open, lambda: PostgresReader(place)):
-        with pytest.raises(StateError, match=said):
+        with pytest.raises(StateError, match=text):
             use()
 
 

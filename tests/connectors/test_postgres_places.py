@@ -34,7 +34,7 @@ def whole(error: BaseException) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "text"),
     [
         ({}, "found no host and no user, expected host and user, or dsn_env"),
         ({"host": "h"}, "found no user, expected host and user, or dsn_env"),
@@ -49,8 +49,8 @@ def whole(error: BaseException) -> str:
         ({"host": "h", "user": "u", "port": 0}, "greater than or equal to 1"),
     ],
 )
-def test_settings_that_are_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_settings_that_are_refused(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValidationError, match=text):
         settings(**given)
 
 
@@ -77,7 +77,7 @@ def test_the_parts_of_a_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "environment", "said"),
+    ("given", "environment", "text"),
     [
         ({"dsn_env": "D"}, {}, "environment variable D, which dsn_env names, is not set"),
         ({"dsn_env": "D"}, {"D": f"{SECRET} {SECRET}"}, "the connection string in D cannot be read"),
@@ -86,14 +86,14 @@ def test_the_parts_of_a_place(tmp_path: Path) -> None:
         ({"host": "h", "user": "u", "password_file": "/none"}, {}, "password_file /none cannot be read: No such file"),
     ],
 )
-def test_places_that_cannot_be_read(given: dict[str, Any], environment: dict[str, str], said: str) -> None:
-    with pytest.raises(PermanentError, match=said) as caught:
+def test_places_that_cannot_be_read(given: dict[str, Any], environment: dict[str, str], text: str) -> None:
+    with pytest.raises(PermanentError, match=text) as caught:
         address_of(settings(**given), environment)
     assert SECRET not in whole(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "text"),
     [
         (
             f"postgresql://u:{SECRET}@h/x",
@@ -105,8 +105,8 @@ def test_places_that_cannot_be_read(given: dict[str, Any], environment: dict[str
         ("postgresql://[h/x", "cannot be read"),
     ],
 )
-def test_addresses_that_are_refused(url: str, said: str) -> None:
-    with pytest.raises(PermanentError, match=said) as caught:
+def test_addresses_that_are_refused(url: str, text: str) -> None:
+    with pytest.raises(PermanentError, match=text) as caught:
         address_of_url(url)
     assert SECRET not in whole(caught.value)
 
@@ -124,10 +124,10 @@ def test_who_is_not_let_in_is_told_at_the_start(postgres_server: LocalPostgres, 
         "create the database": {"dbname": "none_such"},
         "password authentication failed": {"user": "none_such"},
     }
-    for said, changed in wrong.items():
+    for found, changed in wrong.items():
         place = DatabaseAddress({**good.options, **changed}, postgres_schema)
         for use in (PostgresSink(place, "p").open, lambda place=place: PostgresReader(place)):
-            with pytest.raises(PermanentError, match=said) as caught:
+            with pytest.raises(PermanentError, match=found) as caught:
                 use()
             assert SECRET not in whole(caught.value)
             assert postgres_server.password not in whole(caught.value)

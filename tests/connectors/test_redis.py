@@ -94,11 +94,11 @@ def standing(action: str, score: int, name: str) -> dict[str, str]:
 
 
 def decided(
-    record: str, said: str, *names: str, score: int = 40, revision: int = 0, version: int = 1
+    record: str, text: str, *names: str, score: int = 40, revision: int = 0, version: int = 1
 ) -> dict[str, Any]:
     """A decision about a record, resting on the alerts of these names."""
     reasons = [{"rule_id": "card_burst", "alert_id": f"id-{name}"} for name in names]
-    return {**decision(record, said, revision, version), "score": score, "reasons": reasons}
+    return {**decision(record, text, revision, version), "score": score, "reasons": reasons}
 
 
 def test_the_status_is_the_decision_and_the_action_stands_beside_it(made: Callable[..., Seen]) -> None:
@@ -220,8 +220,8 @@ def test_one_by_one_is_as_all_at_once(made: Callable[..., Seen]) -> None:
             del known[f"id-{name}"]
         else:
             rank, score = drawn.randrange(4), drawn.randrange(3)
-            told = {"kind": "correction", "corrects": f"id-{name}", "outcome": "amended"}
-            seen.tell(alert(f"{name}-{step}", action=ranks[rank], score=score, **told))
+            body = {"kind": "correction", "corrects": f"id-{name}", "outcome": "amended"}
+            seen.tell(alert(f"{name}-{step}", action=ranks[rank], score=score, **body))
             known[f"id-{name}"] = (rank, score)
         found = seen.status()
         if not known:

@@ -65,8 +65,8 @@ def test_the_body_of_a_rule_is_that_of_its_last_event(tmp_path: Path) -> None:
     path = tmp_path / "crossline.db"
     sink = SqliteSink(path, "p")
     sink.open()
-    said = [("published", {"n": 1}), ("status_changed", {"n": 2}), ("ended", None)]
-    events = [{"event": event, "rule_id": "r", "version": 1, "body": body} for event, body in said]
+    lines = [("published", {"n": 1}), ("status_changed", {"n": 2}), ("ended", None)]
+    events = [{"event": event, "rule_id": "r", "version": 1, "body": body} for event, body in lines]
     sink.deliver(Delivery("p", 0, rule_events=events))
     sink.close()
     reader = StoreReader(path)

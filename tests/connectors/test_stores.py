@@ -143,11 +143,11 @@ def test_of_a_pipelines_batches_and_of_a_version(stored: Callable[..., Store], b
         name: alert(name, event_time=at(n), rule_version=versions[name], kind=kinds.get(name, "alert"))
         for n, name in enumerate("abcde", 1)
     }
-    said = {name: decision(name, event_time=at(n)) for n, name in enumerate("abcde", 1)}
+    body = {name: decision(name, event_time=at(n)) for n, name in enumerate("abcde", 1)}
 
     def batch(number: int, names: str, pipeline: str = "p") -> Delivery:
         mine = [made[each] for each in names]
-        return Delivery(pipeline, number, alerts=mine, decisions=[said[each] for each in names])
+        return Delivery(pipeline, number, alerts=mine, decisions=[body[each] for each in names])
 
     store = stored(batch(0, "ab"), batch(1, "c"), batch(3, "d"), batch(1, "e", "q"))
     for which, expected in BATCHES:

@@ -35,9 +35,9 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 def verified(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
     capsys.readouterr()
     run_command(["verify", "receipt.json", "--pipeline", "kafka.yaml", *options, "--json"])
-    said = capsys.readouterr()
-    assert said.out, said.err
-    found: dict[str, Any] = json.loads(said.out)
+    shown = capsys.readouterr()
+    assert shown.out, shown.err
+    found: dict[str, Any] = json.loads(shown.out)
     return found
 
 
@@ -73,9 +73,9 @@ def test_a_topic_is_read_and_judged_again(
         each.result(20)
     capsys.readouterr()
     assert run_command(["verify", "receipt.json", "--pipeline", "kafka.yaml"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"topic {topic} no longer has the records: it begins at 2026-01-01T13:00:00.000Z" in said
-    assert "name a copy of them with --input payments=FILE" in said
+    text = " ".join(capsys.readouterr().err.split())
+    assert f"topic {topic} no longer has the records: it begins at 2026-01-01T13:00:00.000Z" in text
+    assert "name a copy of them with --input payments=FILE" in text
 
 
 def test_a_topic_that_is_not_there_is_told(

@@ -275,7 +275,7 @@ def test_shadow_alerts_and_feeders_stay_at_home(make: Callable[..., WebhookSink]
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "text"),
     [
         (
             {"url": "http://hooks.example/x"},
@@ -291,11 +291,11 @@ def test_shadow_alerts_and_feeders_stay_at_home(make: Callable[..., WebhookSink]
         ({"password_file": "f"}, "found both password_env and password_file"),
     ],
 )
-def test_what_is_wrong_with_an_address_is_told(settings: dict[str, Any], told: str) -> None:
+def test_what_is_wrong_with_an_address_is_told(settings: dict[str, Any], text: str) -> None:
     whole = {"kind": "webhook", "url": "https://h/x", "parked": "p.jsonl", "password_env": "K", **settings}
     with pytest.raises(UsageError) as raised:
         build_sink({name: value for name, value in whole.items() if value is not None}, "p")
-    assert told in str(raised.value)
+    assert text in str(raised.value)
     assert "word" not in str(raised.value).replace("password", "")
 
 

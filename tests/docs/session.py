@@ -111,8 +111,8 @@ class Session:
         """Start what serves until it is stopped, as in a terminal of its own; returns once it answers."""
         assert self._served is None
         command = str(Path(sys.executable).with_name("crossline"))
-        said = self.folder.with_name("served.log")
-        with said.open("wb") as log:
+        found = self.folder.with_name("served.log")
+        with found.open("wb") as log:
             self._served = subprocess.Popen(
                 [command, *arguments],
                 cwd=self.folder,
@@ -123,7 +123,7 @@ class Session:
                 start_new_session=True,
             )
         self.seen_at("/", "")
-        assert self._served.poll() is None, said.read_text()
+        assert self._served.poll() is None, found.read_text()
 
     def seen_at(self, path: str, text: str) -> None:
         """Ask the console for the page at ``path`` until it has ``text``; fails where what serves it ends."""

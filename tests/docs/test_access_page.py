@@ -19,9 +19,9 @@ def rows(*columns: str) -> dict[str, str]:
 
 
 def test_scopes_and_roles_are_those_of_the_code() -> None:
-    said = rows("scope", "lets its holder")
-    assert said.pop("decide:STREAM")
-    assert said == SCOPES
+    shown = rows("scope", "lets its holder")
+    assert shown.pop("decide:STREAM")
+    assert shown == SCOPES
     found = {
         role: set(re.findall(r"`([a-z:*]+)`", text.partition(";")[0])) for role, text in rows("role", "scopes").items()
     }
@@ -29,8 +29,8 @@ def test_scopes_and_roles_are_those_of_the_code() -> None:
 
 
 def test_each_route_needs_what_the_page_says() -> None:
-    said = rows("method and address", "needs")
-    assert list(said) == [f"{method} {template.replace(':path', '')}" for method, template in ROUTES]
-    for need, text in zip(ROUTES.values(), said.values(), strict=True):
+    body = rows("method and address", "needs")
+    assert list(body) == [f"{method} {template.replace(':path', '')}" for method, template in ROUTES]
+    for need, text in zip(ROUTES.values(), body.values(), strict=True):
         scopes = tuple(each.replace("decide:STREAM", DECIDE) for each in re.findall(r"`([A-Za-z:]+)`", text))
         assert (scopes, text == "nobody") == (need.scopes, need.public)

@@ -72,10 +72,10 @@ def test_the_example_of_revisions_is_true(tmp_path: Path, spread: tuple[int, int
     deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
     found = outcomes(BacktestSpec(loaded, history, deciding=deciding), tmp_path, *spread)
     made = [each for outcome in found for each in outcome.decisions]
-    told = [f"{each['record_id']}{' revised' if 'revises' in each else ''} {each['decision']}" for each in made]
+    texts = [f"{each['record_id']}{' revised' if 'revises' in each else ''} {each['decision']}" for each in made]
     wanted = [sorted(each for each in row[7].split(", ") if each) for row in table()]
     sizes = [len(each) for each in wanted]
-    assert [sorted(told[sum(sizes[:n]) : sum(sizes[: n + 1])]) for n in range(len(sizes))] == wanted
+    assert [sorted(texts[sum(sizes[:n]) : sum(sizes[: n + 1])]) for n in range(len(sizes))] == wanted
     ids = {alert["alert_id"] for outcome in found for alert in outcome.alerts}
     assert {each["because"] for each in made if "because" in each} <= ids
     first = next(each["decision_id"] for each in made if each["record_id"] == "p2")

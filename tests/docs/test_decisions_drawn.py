@@ -35,9 +35,9 @@ def test_the_example_of_decisions_is_true(tmp_path: Path, shards: int) -> None:
     found = outcomes(BacktestSpec(loaded, history, deciding=deciding), tmp_path, shards, 1_000_000)
     hits = [(alert["record_id"], alert["rule_id"]) for outcome in found for alert in outcome.alerts]
     assert hits == [(row[0], rule) for row in table for rule in row[5].split(", ") if rule]
-    told = [
+    texts = [
         [each["record_id"], each["decision"], str(each["score"]), ", ".join(why["rule_id"] for why in each["reasons"])]
         for outcome in found
         for each in outcome.decisions
     ]
-    assert told == [[row[0], *row[6:]] for row in table if row[6]]
+    assert texts == [[row[0], *row[6:]] for row in table if row[6]]

@@ -138,9 +138,11 @@ def test_compose_names_what_is_there() -> None:
 
 def test_no_secret_is_written() -> None:
     """Passwords stand in files that are named."""
-    told = re.compile(r"(?i)(?:password|secret|token)\w*:[ ]*(\S.*)")
+    reported = re.compile(r"(?i)(?:password|secret|token)\w*:[ ]*(\S.*)")
     for path in (path for path in DEPLOY.rglob("*") if path.is_file()):
-        found = [each for each in told.findall(path.read_text()) if not each.startswith(("/run/secrets/", "{file:"))]
+        found = [
+            each for each in reported.findall(path.read_text()) if not each.startswith(("/run/secrets/", "{file:"))
+        ]
         assert [
             each for each in found if each not in {'""', "false"} and not each.startswith(("[", "{{", "{secretName"))
         ] == []
@@ -178,10 +180,10 @@ def test_compose_has_what_the_pipeline_names() -> None:
 
 
 def test_the_chart_probes_what_is_served() -> None:
-    told = (CHART / "templates" / "statefulset.yaml").read_text()
-    assert re.findall(r"path: (/\w+)", told) == ["/healthz", "/healthz", "/readyz"]
+    text = (CHART / "templates" / "statefulset.yaml").read_text()
+    assert re.findall(r"path: (/\w+)", text) == ["/healthz", "/healthz", "/readyz"]
     for right in ("runAsNonRoot: true", "runAsUser: 10001", "automountServiceAccountToken: false"):
-        assert right in told
+        assert right in text
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
     assert SERVICES["crossline"]["image"] == f"crossline:{version}"

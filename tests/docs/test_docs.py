@@ -100,15 +100,15 @@ def test_what_it_tells_to_do_works(
     gc.collect()
 
 
-def check_readme(_: Path, said: str) -> None:
+def check_readme(_: Path, text: str) -> None:
     """Three merchants in a minute once, on the sample and from Python."""
-    assert re.search(r"many_merchants\W+1\W+1\W", said)
-    assert len(re.findall(r"^many_merchants p\d+ 3 different ", said, re.MULTILINE)) == 1
+    assert re.search(r"many_merchants\W+1\W+1\W", text)
+    assert len(re.findall(r"^many_merchants p\d+ 3 different ", text, re.MULTILINE)) == 1
 
 
-def check_change(_: Path, said: str) -> None:
+def check_change(_: Path, text: str) -> None:
     """One payment is above 1,000 euros, two are above 400."""
-    assert re.search(r"large_payment\W+1\W+\+1\W+-0\W", said)
+    assert re.search(r"large_payment\W+1\W+\+1\W+-0\W", text)
 
 
 def check_spark(project: Path, _: str) -> None:
@@ -117,10 +117,10 @@ def check_spark(project: Path, _: str) -> None:
     assert sorted(json.loads(line)["rule_id"] for line in lines) == ["card_testing", "large_payment", "spending"]
 
 
-def check_tutorial(project: Path, said: str) -> None:
+def check_tutorial(project: Path, text: str) -> None:
     """What the page shows is what is printed; what was judged stays version 1's, and version 2 judges what comes."""
     shown = [block.text for block in blocks(ROOT / "docs" / "tutorial.md") if not block.language]
-    printed = {" ".join(line.split()) for line in said.splitlines()}
+    printed = {" ".join(line.split()) for line in text.splitlines()}
     for line in "".join(shown).splitlines():
         assert " ".join(line.split()) in printed or "looks at each login" in line or "the last 5 min" in line, line
     with closing(sqlite3.connect(project / "out" / "crossline.db")) as store:
@@ -152,8 +152,8 @@ def copy_of_the_repository(folder: Path) -> dict[str, str]:
 
 def test_the_command_is_there() -> None:
     command = Path(sys.executable).with_name("crossline")
-    said = subprocess.run([command, "--help"], check=True, capture_output=True, text=True).stdout
-    assert "backtest" in said
+    found = subprocess.run([command, "--help"], check=True, capture_output=True, text=True).stdout
+    assert "backtest" in found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -166,9 +166,9 @@ def test_what_is_not_run_has_a_good_reason(page: Path) -> None:
 def test_what_make_is_told_is_there() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name for page in PAGES for name in re.findall(r"`?\bmake ([a-z]+)`", page.read_text())}
-    told = {name for block in all_blocks("sh") for name in re.findall(r"^make (\w+)", block.text, re.MULTILINE)}
-    assert {"demo", "test"} <= told
-    assert named | told <= targets
+    reported = {name for block in all_blocks("sh") for name in re.findall(r"^make (\w+)", block.text, re.MULTILINE)}
+    assert {"demo", "test"} <= reported
+    assert named | reported <= targets
 
 
 @pytest.mark.parametrize("block", all_blocks("yaml"), ids=str)

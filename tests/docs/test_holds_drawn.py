@@ -38,9 +38,9 @@ def test_the_example_of_holds_is_true(tmp_path: Path, shards: int) -> None:
     judged = BacktestSpec(replace(loaded, releases=(release,)), history, deciding=deciding)
     found = [each for outcome in outcomes(judged, tmp_path, shards, 1_000_000) for each in outcome.decisions]
     alerts = {why["alert_id"]: each["record_id"] for each in found for why in each["reasons"] if "held_by" not in why}
-    told = [
+    texts = [
         (each["record_id"], each["decision"], alerts[why["held_by"]] if "held_by" in why else "")
         for each in found
         for why in each["reasons"]
     ]
-    assert told == [(row[0], row[3], row[4]) for row in table if row[3]]
+    assert texts == [(row[0], row[3], row[4]) for row in table if row[3]]

@@ -50,8 +50,8 @@ def test_there_are_messages() -> None:
 
 
 def test_every_reason_is_told() -> None:
-    told = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## Dead letters")[2], re.MULTILINE)
-    assert told == [*REASONS, "duplicate_id"]
+    reported = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## Dead letters")[2], re.MULTILINE)
+    assert reported == [*REASONS, "duplicate_id"]
 
 
 def test_the_versions_are_those_of_the_code() -> None:

@@ -32,11 +32,11 @@ def test_its_sql_runs_and_its_tables_are_there(postgres_server: LocalPostgres, p
                     connection.execute(block.text.encode())
                 except psycopg.Error as error:
                     raise AssertionError(f"{block}: {error}") from error
-    told = re.findall(r"^\| `(\w+)` \| .* \|(?: `(\w+)`)? \|$", PAGE, re.MULTILINE)
+    reported = re.findall(r"^\| `(\w+)` \| .* \|(?: `(\w+)`)? \|$", PAGE, re.MULTILINE)
     query = """SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p')
         AND NOT relispartition""".replace("%s", f"'{postgres_schema}'")
-    assert sorted(name for name, _ in told) == sorted(name for (name,) in rows(place, query))
-    assert {name: column for name, column in told if column} == PARTITIONED
+    assert sorted(name for name, _ in reported) == sorted(name for (name,) in rows(place, query))
+    assert {name: column for name, column in reported if column} == PARTITIONED
 
 
 def test_its_bounds_are_those_of_the_code() -> None:

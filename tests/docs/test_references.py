@@ -36,9 +36,9 @@ def texts_of_code(path: Path) -> Iterator[tuple[int, str]]:
     source = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            said = ast.get_docstring(node, clean=False)
-            if said is not None:
-                yield node.body[0].lineno, said
+            found = ast.get_docstring(node, clean=False)
+            if found is not None:
+                yield node.body[0].lineno, found
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
@@ -50,8 +50,8 @@ def texts() -> Iterator[tuple[str, str]]:
         yield page.name, _FENCED.sub("", page.read_text(encoding="utf-8"))
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for line, said in texts_of_code(path):
-                yield f"{path.relative_to(ROOT)}:{line}", said
+            for line, found in texts_of_code(path):
+                yield f"{path.relative_to(ROOT)}:{line}", found
 
 
 def known_files() -> set[str]:
@@ -66,15 +66,15 @@ def known_files() -> set[str]:
     return found
 
 
-def dead(told: str, known: set[str]) -> list[str]:
+def dead(text: str, known: set[str]) -> list[str]:
     """The files that a text names and that are nowhere."""
-    named = [*_NAMED.findall(told), *_PLACE.findall(told)]
+    named = [*_NAMED.findall(text), *_PLACE.findall(text)]
     return [name for name in named if re.sub(r"^(\.\.?/)+", "", name) not in known and name not in ELSEWHERE]
 
 
 def test_what_is_named_is_there() -> None:
     known = known_files()
-    assert [f"{where}: {name}" for where, told in texts() for name in dead(told, known)] == []
+    assert [f"{where}: {name}" for where, reported in texts() for name in dead(reported, known)] == []
 
 
 def test_a_name_of_nothing_is_found() -> None:

@@ -139,16 +139,16 @@ def by_twin(bodies: list[dict[str, Any]], rows: list[Row]) -> tuple[list[Any], l
 
 def figures_of(example: Example) -> list[Any]:
     names = [body["rule_id"] for body in example.bodies if body["rule_type"] in {"velocity", "formula", *PROBED}]
-    told = [
+    lines = [
         (number, name, int(row[name])) for number, row in enumerate(example.rows) for name in names if row.get(name)
     ]
-    return sorted(told)
+    return sorted(lines)
 
 
 def alerts_of(example: Example) -> list[Any]:
     """(row, version) of the alerts: ``yes`` is version 1."""
-    told = [(number, row.get("alert", "")) for number, row in enumerate(example.rows)]
-    return [(number, 1 if said == "yes" else int(said.removeprefix("version "))) for number, said in told if said]
+    lines = [(number, row.get("alert", "")) for number, row in enumerate(example.rows)]
+    return [(number, 1 if found == "yes" else int(found.removeprefix("version "))) for number, found in lines if found]
 
 
 def fates_of(example: Example, fate: str) -> list[int]:

@@ -101,8 +101,8 @@ def test_the_example_is_true(rule_id: str, tmp_path: Path) -> None:
     bodies, rows = EXAMPLES[rule_id]
     alerts = found_by_engine(bodies, rows, tmp_path)
     values = {(each["stream"], each["record_id"]): each["value"] for each in alerts if each["rule_id"] == rule_id}
-    told = {(row["stream"], row["id"]): row["alert"] for row in rows if row["alert"]}
-    assert values == {place: None if said == "yes" else pytest.approx(float(said)) for place, said in told.items()}
+    body = {(row["stream"], row["id"]): row["alert"] for row in rows if row["alert"]}
+    assert values == {place: None if found == "yes" else pytest.approx(float(found)) for place, found in body.items()}
     assert len(values) == sum(each["rule_id"] == rule_id for each in alerts)
     mine = [(each["stream"], each["record_id"], each["rule_id"]) for each in alerts if each["rule_id"] != rule_id]
     for row in rows:

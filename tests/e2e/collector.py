@@ -64,9 +64,9 @@ class Collector:
         return attributes(request.resource_spans[0].resource)
 
 
-def attributes(told: Any) -> dict[str, Any]:
+def attributes(body: Any) -> dict[str, Any]:
     """Of a span, an event or a resource."""
-    return {each.key: _value(each.value) for each in told.attributes}
+    return {each.key: _value(each.value) for each in body.attributes}
 
 
 def _value(value: Any) -> Any:
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         path = {"path": self.path}
-        status = self.collector.came({**path, **{name.lower(): said for name, said in self.headers.items()}}, body)
+        status = self.collector.came({**path, **{name.lower(): found for name, found in self.headers.items()}}, body)
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()

@@ -39,11 +39,11 @@ def until(place: Address, path: str, status: int) -> dict[str, Any]:
     """Ask until that is the answer; it."""
     deadline_s = time.monotonic() + WAIT_S
     while time.monotonic() < deadline_s:
-        found, said = asked(place, path)
+        found, text = asked(place, path)
         if found == status:
-            return said
+            return text
         time.sleep(0.02)
-    raise AssertionError(f"{path} did not become {status}: {said}")
+    raise AssertionError(f"{path} did not become {status}: {text}")
 
 
 class Scrape:

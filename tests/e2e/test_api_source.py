@@ -74,7 +74,7 @@ class Api(threading.Thread):
     async def _serve(self) -> None:
         log, reader = self._log(), FeedReader(self._feed)
         exact, waiting = Exact(reader, self._policy), list[asyncio.Task[None]]()
-        told = asyncio.ensure_future(self._follow(reader))
+        reported = asyncio.ensure_future(self._follow(reader))
         while group := await asyncio.to_thread(self._next):
             asked = [self._asked(each) for each in group]
             for each, place in zip(asked, await log.append(asked), strict=True):
@@ -84,7 +84,7 @@ class Api(threading.Thread):
         await asyncio.gather(*waiting)
         await log.close()
         await reader.close()
-        await told
+        await reported
 
     def _asked(self, record: Record) -> SubmittedRecord:
         """Of what came before, nothing was later: as files say by themselves, and messages by their time."""
@@ -161,10 +161,10 @@ def check_same(project: Project, whole: Project, api: Api) -> None:
     assert project.dead() == whole.dead() == []
     decided = written(project)
     assert set(decided) == {name for name, each in api.answers.items() if not isinstance(each, NotDecidedError)}
-    for name, said in decided.items():
+    for name, found in decided.items():
         answer = api.answers[name]
         assert not isinstance(answer, NotDecidedError)
-        assert plain(answer) == plain(said)
+        assert plain(answer) == plain(found)
     late = [each for each in api.answers.values() if isinstance(each, NotDecidedError)]
     assert {each.reason for each in late} == {"late"}
     assert {each.record_id for each in late} >= set(project.late())

@@ -68,8 +68,8 @@ def test_what_a_second_person_signs_goes_live_by_its_proof(
     pipeline.write_text(yaml.safe_dump(settings))
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
     digests = {"rule": digest, "data": "d" * 64, "result": "e" * 64}
-    said = {"rule_id": "huge", "version": 1, "text": TEXT, "digests": digests}
-    ApprovalFile(path).keep_proof(KeptProof(proof_id_of(said), "ines", 5, said))
+    body = {"rule_id": "huge", "version": 1, "text": TEXT, "digests": digests}
+    ApprovalFile(path).keep_proof(KeptProof(proof_id_of(body), "ines", 5, body))
 
     async def walk() -> None:
         app = create_api(replace(dependencies(folder, path), config=read_pipeline_in_place(pipeline)))

@@ -25,8 +25,8 @@ CROSSLINE = [sys.executable, "-m", "crossline.cli.main"]
 
 
 def can_serve() -> bool:
-    said = subprocess.run([*CROSSLINE, "run", "--help"], capture_output=True, text=True, check=True).stdout
-    return "--serve" in said
+    found = subprocess.run([*CROSSLINE, "run", "--help"], capture_output=True, text=True, check=True).stdout
+    return "--serve" in found
 
 
 @pytest.fixture
@@ -96,10 +96,10 @@ def curl_lines() -> list[str]:
 def asked(command: str, url: str) -> Any:
     """What a shell prints for the command, its address in the place of the page's."""
     assert command.count(HERE) == 1, command
-    said = subprocess.run(
+    found = subprocess.run(
         ["sh", "-c", command.replace(HERE, url.removeprefix("http://"))], capture_output=True, text=True, check=True
     )
-    return json.loads(said.stdout)
+    return json.loads(found.stdout)
 
 
 def curl_asks(serving: str) -> None:
@@ -107,24 +107,24 @@ def curl_asks(serving: str) -> None:
     assert asked(ready, serving)["ok"] is True
     # The example's time is for a machine that does nothing else.
     assert decide.count("timeout_ms=250") == 1
-    said = asked(decide.replace("timeout_ms=250", "timeout_ms=20000"), serving)
+    body = asked(decide.replace("timeout_ms=250", "timeout_ms=20000"), serving)
     (shown,) = re.findall(r"^```json\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    told = json.loads(shown)
+    content = json.loads(shown)
     # What stands on the page beside it: the same names, and the same values of what the payment alone decides.
-    assert said.keys() == told.keys()
-    assert [each.keys() for each in said["reasons"]] == [each.keys() for each in told["reasons"]]
-    assert {name: each.keys() for name, each in said["figures"].items()} == {
-        name: each.keys() for name, each in told["figures"].items()
+    assert body.keys() == content.keys()
+    assert [each.keys() for each in body["reasons"]] == [each.keys() for each in content["reasons"]]
+    assert {name: each.keys() for name, each in body["figures"].items()} == {
+        name: each.keys() for name, each in content["figures"].items()
     }
-    assert said["as_of"].keys() == told["as_of"].keys()
+    assert body["as_of"].keys() == content["as_of"].keys()
     same = ("stream", "record_id", "decision", "score", "answered", "degraded", "policy_version", "schema_version")
-    assert {name: said[name] for name in same} == {name: told[name] for name in same}
-    assert [{**each, "alert_id": ""} for each in said["reasons"]] == [
-        {**each, "alert_id": ""} for each in told["reasons"]
+    assert {name: body[name] for name in same} == {name: content[name] for name in same}
+    assert [{**each, "alert_id": ""} for each in body["reasons"]] == [
+        {**each, "alert_id": ""} for each in content["reasons"]
     ]
-    assert asked(decide, serving) == said
+    assert asked(decide, serving) == body
     decisions, alerts, entity, rules = [asked(each, serving) for each in reads]
-    assert [each["decision_id"] for each in decisions["items"]] == [said["decision_id"]]
+    assert [each["decision_id"] for each in decisions["items"]] == [body["decision_id"]]
     assert [each["key"] for each in alerts["items"]] in ([], [{"account_id": "eve"}])  # once its batch is through
     assert entity["field"] == "account_id"
     assert [each["rule_id"] for each in rules["items"]] == ["account_burst", "account_spend", "dear_without_cvv"]

@@ -124,8 +124,8 @@ def test_rules_and_lists_of_a_topic(
     backtest(judged, tmp_path / "then.jsonl", processes=1)
     assert read_jsonl(tmp_path / "then.jsonl").keys() == alerts.keys(), "a replay meets the same"
     # Once; where a stop comes before the broker's answer again, under the same name.
-    told = {
+    content = {
         dict(each.headers())["refusal_id"]: json.loads(each.value())
         for each in read_topic(kafka_broker.brokers, refusals)
     }
-    assert list(told.values()) == [refused]
+    assert list(content.values()) == [refused]

@@ -51,8 +51,10 @@ def test_spark_writes_the_table_that_processes_write(spark: SparkSession, tmp_pa
     assert table == pq.read_table(tmp_path / "here.parquet")
     assert table.num_rows > 300
     assert 0 < table.column("accounts").null_count < table.num_rows, "some records have no device"
-    told = [(each.records, each.rows, each.copies, each.late, each.missing, each.totals.dead) for each in (here, there)]
-    assert told[0] == told[1]
+    texts = [
+        (each.records, each.rows, each.copies, each.late, each.missing, each.totals.dead) for each in (here, there)
+    ]
+    assert texts[0] == texts[1]
     assert here.late
     assert here.copies
 
@@ -70,9 +72,9 @@ def test_what_is_followed_is_what_a_table_of_it_all_says(spark: SparkSession, tm
     rows = 0
     for number, (first, end) in enumerate(((0, 120), (120, 125), (125, 300))):
         project.give(f"{number}.jsonl", b"".join(made[first:end]))
-        told = figure_stream.write_figure_stream(spark, config, judged, columns, tmp_path / "table", drain=True)
-        assert told.records == end - first
-        rows += told.rows
+        reported = figure_stream.write_figure_stream(spark, config, judged, columns, tmp_path / "table", drain=True)
+        assert reported.records == end - first
+        rows += reported.rows
     every = RecordedInput(config.streams, {STREAM: [str(tmp_path / "in")]})
     whole = figure_table.write_figures(replace(judged, history=every), columns, tmp_path / "whole.parquet", processes=1)
     assert pq.read_table(tmp_path / "table") == pq.read_table(tmp_path / "whole.parquet")

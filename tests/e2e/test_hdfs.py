@@ -42,8 +42,8 @@ def test_a_checkpoint_in_hdfs(
     first = project(tmp_path / "first", f"{name_node}/shop")
     first.give("a.jsonl", given)
     with running(first) as process:
-        told = first.root / "out" / "behind.jsonl"  # what a batch gave that is with every sink
-        until(lambda: told.exists() and told.stat().st_size > 0, first, process)
+        text = first.root / "out" / "behind.jsonl"  # what a batch gave that is with every sink
+        until(lambda: text.exists() and text.stat().st_size > 0, first, process)
         kill_driver(process)
     wait_for_nobody(process)
     assert len(first.alerts()) < len(whole.alerts()), "the kill did not come under load"

@@ -218,8 +218,8 @@ def test_a_rule_whose_past_cannot_be_read_begins_without_it(spark: SparkSession,
         feeder.give(6)
     # The window of t6 would hold seven records; without its past the rule sees four for the first time at t9.
     assert [a["record_id"] for a in project.alerts().values() if a["rule_id"] == "sum"] == ["t9", "t10", "t11"]
-    (told,) = [event for event in history(project) if event["event"] == "without_past"]
-    assert "cannot read bytes" in told["text"]
+    (body,) = [event for event in history(project) if event["event"] == "without_past"]
+    assert "cannot read bytes" in body["text"]
 
 
 def test_a_rule_log_that_cannot_be_written_is_tried_again(

@@ -52,8 +52,8 @@ def delivered(alerts: Alerts) -> Alerts:
 
 def decisions_on(brokers: str, topic: str) -> list[tuple[str, ...]]:
     """Record, decision and rules of each, in order of records."""
-    said = [json.loads(message.value()) for message in read_topic(brokers, topic)]
-    return sorted((d["record_id"], d["decision"], *(each["alert_id"] for each in d["reasons"])) for d in said)
+    lines = [json.loads(message.value()) for message in read_topic(brokers, topic)]
+    return sorted((d["record_id"], d["decision"], *(each["alert_id"] for each in d["reasons"])) for d in lines)
 
 
 def check(project: Project, broker: LocalBroker, alerts: str, topics: Iterable[str]) -> None:

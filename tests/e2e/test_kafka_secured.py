@@ -77,9 +77,9 @@ def test_a_pipeline_on_brokers_that_ask_who_is_there(
         at = BASE_MS + 1_000 * number
         body = {"id": f"p{number}", "account": "a1", "amount": 1, "kind": "web", "event_time": at}
         named = [("x-weight", weight), ("channel", channel), ("other", "x")]
-        said: Any = [(name, each.encode()) for name, each in named if each is not None]
+        content: Any = [(name, each.encode()) for name, each in named if each is not None]
         producer.produce(
-            topics[number % 2], json.dumps(body).encode() if value else None, partition=0, timestamp=at, headers=said
+            topics[number % 2], json.dumps(body).encode() if value else None, partition=0, timestamp=at, headers=content
         )
         assert producer.flush(WAIT_S) == 0
 
@@ -101,7 +101,7 @@ def test_a_pipeline_on_brokers_that_ask_who_is_there(
         ("bad_header", 'header x-weight: found "some", expected integer', 2, 0),
         ("tombstone", "a message without a value", 2, 1),
     ]
-    said = capfd.readouterr()
-    everything = [said.out, said.err, caplog.text]
+    content = capfd.readouterr()
+    everything = [content.out, content.err, caplog.text]
     everything += [path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()]
     assert not any("s3cret" in text for text in everything)

@@ -92,12 +92,12 @@ def test_models_judge_in_spark_as_in_a_backtest_and_what_is_wrong_with_one_stops
     events = project.rule_log()
     assert {each["rule_id"] for each in events if each["event"] == "published"} == {"burst", "sums", "keys", "roots"}
     refused = [" ".join(each["text"].split()) for each in events if each["event"] == "refused"]
-    for file, said in {
+    for file, found in {
         "absent.yaml": "absent.onnx",
         "broken.yaml": "what ONNX Runtime cannot open",
         "narrow.yaml": "as many as there are features: 2",
     }.items():
-        assert any(file in text and said in text for text in refused), (file, refused)
+        assert any(file in text and found in text for text in refused), (file, refused)
     (unscored,) = [each for each in events if each["event"] == "unscored"]
     assert "roots" in unscored["text"]
     assert "no finite number" in unscored["text"]

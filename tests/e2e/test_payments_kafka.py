@@ -100,8 +100,8 @@ def test_what_is_sent_is_judged_and_told_to_all(
     found = composed_detect(rules, log, defaults={"watermark_delay": "45s", "allowed_lateness": "2m"})
     expected = from_twin(found)
     assert len(expected) >= 3
-    told = on_topic(kafka_broker.brokers, topics["payments-alerts"])
-    assert figures(told) == expected
+    reported = on_topic(kafka_broker.brokers, topics["payments-alerts"])
+    assert figures(reported) == expected
     decided = [json.loads(each.value()) for each in read_topic(kafka_broker.brokers, topics["payments-decisions"])]
     assert sorted(each["record_id"] for each in decided) == sorted(
         {hit[4] for hit in expected.values()} | {log[each.position]["_id"] for each in found.standing}

@@ -91,29 +91,29 @@ def test_a_rule_type_and_a_sink_of_somebody_else(project: Path) -> None:
 
 def test_without_the_package_its_names_are_unknown(project: Path) -> None:
     assert "expected one of absence" in crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
-    said = crossline(project, "rules", "check", "rules", "--pipeline", "pipeline.yaml", code=2)
-    assert 'found "ledger"; expected one of sqlite, jsonl, console, kafka' in said
+    found = crossline(project, "rules", "check", "rules", "--pipeline", "pipeline.yaml", code=2)
+    assert 'found "ledger"; expected one of sqlite, jsonl, console, kafka' in found
 
 
 def test_what_takes_other_settings_is_refused_at_its_place(project: Path) -> None:
     install(project.parent / "site")
     text = (project / "pipeline.yaml").read_text()
     (project / "pipeline.yaml").write_text(text.replace("path: ledger.txt", "file: ledger.txt"))
-    said = crossline(project, "rules", "check", "rules", "--pipeline", "pipeline.yaml", code=2)
-    assert "sinks[2].file" in said
-    assert "unknown field file" in said
+    found = crossline(project, "rules", "check", "rules", "--pipeline", "pipeline.yaml", code=2)
+    assert "sinks[2].file" in found
+    assert "unknown field file" in found
 
 
 def test_a_sink_names_what_it_needs(project: Path) -> None:
     install(project.parent / "site", imports="import ledger_client")
     (project / "alerts.jsonl").touch()
-    said = run(project, "-c", DELIVER, code=1)
-    told = "a sink of kind ledger needs ledger_client, which is not installed: pip install 'shop-plugins[ledger]'"
-    assert told in said
+    found = run(project, "-c", DELIVER, code=1)
+    text = "a sink of kind ledger needs ledger_client, which is not installed: pip install 'shop-plugins[ledger]'"
+    assert text in found
 
 
 @pytest.mark.parametrize(
-    ("entry_points", "said"),
+    ("entry_points", "text"),
     [
         (
             ENTRY_POINTS.replace("rule:AtLeastRule", "rule:NoSuchRule"),
@@ -138,24 +138,24 @@ def test_a_sink_names_what_it_needs(project: Path) -> None:
     ],
     ids=["not there", "something else", "no aggregate there", "no module", "none declared"],
 )
-def test_what_cannot_be_loaded_is_told(project: Path, entry_points: str, said: str) -> None:
+def test_what_cannot_be_loaded_is_told(project: Path, entry_points: str, text: str) -> None:
     install(project.parent / "site", entry_points=entry_points)
-    told = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
-    assert said in told
+    reported = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
+    assert text in reported
 
 
 def test_two_packages_with_one_name_are_told(project: Path) -> None:
     install(project.parent / "site")
     other = ENTRY_POINTS.replace("at_least = shop_plugins.rule", "at_least = other_plugins.rule")
     install(project.parent / "site", entry_points=other, name="other-plugins")
-    told = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
-    assert "two packages bring at_least for crossline.rule_types: " in told
-    assert "uninstall one of them" in told
+    reported = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
+    assert "two packages bring at_least for crossline.rule_types: " in reported
+    assert "uninstall one of them" in reported
 
 
 def test_a_name_of_ours_stays_ours(project: Path) -> None:
     """A package cannot put another rule type in the place of one that is here."""
     install(project.parent / "site", entry_points="[crossline.rule_types]\nthreshold = shop_plugins.rule:AtLeastRule\n")
     (project / "rules" / "large.yaml").write_text(RULE)
-    told = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
-    assert "rule_type threshold is crossline.rules.types.threshold.ThresholdRule already; uninstall the" in told
+    reported = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
+    assert "rule_type threshold is crossline.rules.types.threshold.ThresholdRule already; uninstall the" in reported

@@ -92,8 +92,8 @@ class Prometheus:
         try:
             with urllib.request.urlopen(
                 f"http://{self._place}{path}?{urllib.parse.urlencode(values)}", timeout=30
-            ) as said:
-                return json.load(said)["data"]
+            ) as found:
+                return json.load(found)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(error.read().decode()) from None
         except OSError:

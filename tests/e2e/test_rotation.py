@@ -76,8 +76,8 @@ def test_half_a_line_is_left_and_told_and_judged_when_it_is_whole(
     assert totals.left == [f"{path}: bytes {len(one)}-{len(one) + 20} are no whole line yet"]
     capsys.readouterr()
     Session(tmp_path, lambda: spark, monkeypatch).command("crossline run pipeline.yaml --drain --json")
-    told = json.loads(capsys.readouterr().out)
-    assert (told["left"], told["records"]) == (totals.left, 0)
+    body = json.loads(capsys.readouterr().out)
+    assert (body["left"], body["records"]) == (totals.left, 0)
     add(path, two[20:] + three.removesuffix(b"\n"))
     totals = project.drain(spark)
     assert (totals.records, totals.dead, totals.left) == (2, {}, [])

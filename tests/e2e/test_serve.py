@@ -50,10 +50,10 @@ def running(shop_served: Running) -> Running:
 def decisions_of_the_stream(running: Running, account: str) -> dict[str, str]:
     with closing(sqlite3.connect(running.log.parent / "out" / "alerts.db")) as store:
         rows = store.execute("SELECT body FROM decisions").fetchall()
-    said = [orjson.loads(body) for (body,) in rows]
+    lines = [orjson.loads(body) for (body,) in rows]
     return {
         each["record_id"]: each["decision"]
-        for each in said
+        for each in lines
         if each["kind"] == "decision" and each["record_id"].startswith(f"{account}-")
     }
 
@@ -77,8 +77,8 @@ def test_an_alert_becomes_a_case_that_is_worked_on(running: Running) -> None:
     number = case["number"]
     assert (number[:2], case["alert_count"], case["decision"]["gravest"]) == ("C-", 1, "step_up")
     assert case["rules"] == [{"rule_id": "burst", "version": 1, "count": 1}]
-    said = {"act": "resolve", "label": "good", "reason": "a loyal customer"}
-    done = running.client.post(f"/v1/cases/{number}:act", json=said, headers={"If-Match": "*"})
+    body = {"act": "resolve", "label": "good", "reason": "a loyal customer"}
+    done = running.client.post(f"/v1/cases/{number}:act", json=body, headers={"If-Match": "*"})
     assert (done.status_code, done.json()["status"]) == (200, "resolved")
     assert running.get(f"/v1/labels/{STREAM}/worked-t000002")["is_fraud"] is False
 
@@ -88,8 +88,8 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running) -> N
     asked = [payment(number) for number in range(6)]
     peeked = [running.decide(each) for each in asked[:5]]
     exact = running.decide(asked[5], mode="exact")
-    said = [each["decision"] for each in (*peeked, exact)]
-    assert said == ["allow"] * (STEP_UP_FROM - 1) + ["step_up"] * 4
+    lines = [each["decision"] for each in (*peeked, exact)]
+    assert lines == ["allow"] * (STEP_UP_FROM - 1) + ["step_up"] * 4
     assert [each["answered"] for each in (*peeked, exact)] == ["peek"] * 5 + ["exact"]
     # The third payment crosses the line; from then on the rule holds, and names the alert of the crossing.
     reasons = [each["reasons"][0] for each in (*peeked[2:], exact)]
@@ -105,16 +105,16 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running) -> N
     dry = running.decide(payment(9), dry_run="true")
     assert (dry["decision"], dry["answered"], dry["receipt"]) == ("step_up", "peek", None), str(dry)
 
-    told = running.scrape()
-    assert counted(before, told, "crossline_api_decisions_total") == {
+    body = running.scrape()
+    assert counted(before, body, "crossline_api_decisions_total") == {
         ("peek", "allow", STREAM): 2,
         ("peek", "step_up", STREAM): 3,
         ("exact", "step_up", STREAM): 1,
     }
-    requests = counted(before, told, "crossline_api_requests_total")
+    requests = counted(before, body, "crossline_api_requests_total")
     hot = {key[2]: count for key, count in requests.items() if "{stream}" in key[1]}
     assert (hot["200"], hot["409"], hot["422"]) == (8, 1, 1)  # six, one again, a dry run
-    assert told.values("crossline_api_ready")[()] == 1
+    assert body.values("crossline_api_ready")[()] == 1
 
     settled = running.until(
         lambda: len(found := decisions_of_the_stream(running, "a1")) == 4 and found, "the stream decided otherwise"
@@ -135,9 +135,9 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running) -> N
 def test_a_batch_is_answered_in_its_order(running: Running) -> None:
     records = [payment(number, "a2") for number in range(4)]
     reply = running.client.post(f"/v1/decisions/{STREAM}:batch", json={"records": [*records, {"id": "t9"}]})
-    said = reply.json()
-    assert [each["decision"] for each in said[:4]] == ["allow", "allow", "step_up", "step_up"]
-    assert said[4]["status"] == 422
+    body = reply.json()
+    assert [each["decision"] for each in body[:4]] == ["allow", "allow", "step_up", "step_up"]
+    assert body[4]["status"] == 422
 
 
 def test_an_api_that_is_killed_answers_the_same_again(running: Running) -> None:
@@ -173,26 +173,26 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(without_rep
     with ThreadPoolExecutor(1) as beside:
         hearing = beside.submit(heard, running, None, 3, listens)
         assert listens.wait(60)
-        said = [running.decide(payment(number, "late", 600), timeout_ms="300") for number in range(3)]
-        assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
-        assert all(each["degraded"] for each in said)
+        lines = [running.decide(payment(number, "late", 600), timeout_ms="300") for number in range(3)]
+        assert {(each["decision"], each["answered"]) for each in lines} == {("review", "fallback")}
+        assert all(each["degraded"] for each in lines)
 
         def revised() -> Any:
-            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in said]
+            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in lines]
             return all(found) and found
 
         revisions = running.until(revised, "the stream revised nothing")
         assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
-        told = hearing.result(60)
+        body = hearing.result(60)
     # Who listens hears of each, and again from behind the first.
-    assert {(event["record_id"], event["was"], event["decision"]) for _, event in told} == {
+    assert {(event["record_id"], event["was"], event["decision"]) for _, event in body} == {
         ("late-t000000", "review", "allow"),
         ("late-t000001", "review", "allow"),
         ("late-t000002", "review", "step_up"),
     }
-    assert {(event["kind"], event["answered"]) for _, event in told} == {("revision", "fallback")}
+    assert {(event["kind"], event["answered"]) for _, event in body} == {("revision", "fallback")}
     # Ids say besides how far alerts were told, which the second time may be farther.
-    assert [event for _, event in heard(running, told[0][0], 2)] == [event for _, event in told[1:]]
+    assert [event for _, event in heard(running, body[0][0], 2)] == [event for _, event in body[1:]]
     assert counted(before, running.scrape(), "crossline_api_revised_total") == {("fallback", STREAM): 3}
 
 
@@ -221,12 +221,12 @@ def test_what_was_answered_while_no_pipeline_ran_is_revised_and_a_restart_of_all
     """Both of one pipeline: the API before any ran, then two runs of it."""
     pipeline = shop(tmp_path)
     with serving(pipeline, "serve", str(pipeline)) as alone:
-        said = [alone.decide(payment(number, amount=600), timeout_ms="3000") for number in range(3)]
-        assert {(each["decision"], each["answered"]) for each in said} == {("review", "fallback")}
+        lines = [alone.decide(payment(number, amount=600), timeout_ms="3000") for number in range(3)]
+        assert {(each["decision"], each["answered"]) for each in lines} == {("review", "fallback")}
     with serving(pipeline) as running:
 
         def revised() -> Any:
-            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in said]
+            found = [running.get(f"/v1/decisions/{each['decision_id']}")["revisions"] for each in lines]
             return all(found) and found
 
         revisions = running.until(revised, "the stream revised nothing")

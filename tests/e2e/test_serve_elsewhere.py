@@ -59,9 +59,9 @@ def test_an_api_elsewhere_answers_and_the_next_one_says_the_same(
                 assert [each["decision"] for each in answers] == ["allow"] * 2 + ["step_up"] * 4
                 exact = api.decide(payment(7), mode="exact")
                 assert (exact["decision"], exact["answered"]) == ("step_up", "exact")
-                said = api.client.get("/readyz").json()
-                assert said["behind_ms"] < 20_000
-                assert said["batch"] >= 0
+                body = api.client.get("/readyz").json()
+                assert body["behind_ms"] < 20_000
+                assert body["batch"] >= 0
                 refused = api.client.put("/v1/lists/cash/CSH", json={"reason": "no"})
                 assert refused.status_code == 421, refused.text
                 claims = (s3_server.data / s3_server.bucket / tmp_path.name / "shop" / CLAIMS).glob("*")

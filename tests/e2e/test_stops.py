@@ -124,12 +124,12 @@ def test_a_run_is_stopped(
     assert temporary_files() == []
 
 
-def stopped_midway(project: Project, told: list[str], number: signal.Signals, code: int) -> None:
+def stopped_midway(project: Project, body: list[str], number: signal.Signals, code: int) -> None:
     assert 0 < taken(project) < RECORDS, "it went on to the end"
-    assert told[0] == f"stopped by {number.name}", "\n".join(told)
+    assert body[0] == f"stopped by {number.name}", "\n".join(body)
     # A run that is to go on until it is stopped sums up.
-    assert len(told) == 1 if code else told[1].startswith("pipeline shop: "), "\n".join(told)
-    assert not any("Traceback" in line or "Exception" in line or "ERROR" in line for line in told), "\n".join(told)
+    assert len(body) == 1 if code else body[1].startswith("pipeline shop: "), "\n".join(body)
+    assert not any("Traceback" in line or "Exception" in line or "ERROR" in line for line in body), "\n".join(body)
 
 
 @cache
@@ -230,9 +230,9 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
             to_all(process, signal.SIGTERM)
             assert process.wait(WAIT_S) == 1, said(project)
         wait_for_nobody(process)
-    told = [line for line in said(project) if not line.startswith("{")]  # the log: a batch was held
-    assert len(told) == 1
-    assert told[0].startswith("error: not stopped cleanly: the store ")
+    texts = [line for line in said(project) if not line.startswith("{")]  # the log: a batch was held
+    assert len(texts) == 1
+    assert texts[0].startswith("error: not stopped cleanly: the store ")
     theirs = Path(os.environ["TMPDIR"]) / "crossline-of-somebody-else"
     theirs.mkdir()
     before = batches(project)

@@ -73,8 +73,8 @@ def assert_batches_are_traces(collector: Collector, deliveries: Sequence[Deliver
     """A span of each batch with its counts, and below it its phases and what each sink did."""
     spans = collector.spans()
     batches = {attributes(span)["crossline.batch_id"]: span for span in spans if span.name == "batch"}
-    told = {number: attributes(span)["crossline.records"] for number, span in batches.items()}
-    assert told == {each.batch_id: each.figures["records"] for each in deliveries}
+    body = {number: attributes(span)["crossline.records"] for number, span in batches.items()}
+    assert body == {each.batch_id: each.figures["records"] for each in deliveries}
     for each in batches.values():
         below = {span.name: span for span in spans if span.parent_span_id == each.span_id}
         assert {"plan", "tasks", "collect", "deliver", "mark"} == set(below)
@@ -137,8 +137,8 @@ def test_a_run_is_watched(
 
         down.set()
         project.give("1.jsonl", lines(log[80:160]))
-        said = until(place, "/readyz", 503)
-        assert "sink jsonl has not taken the batch for" in said["reasons"][0]
+        body = until(place, "/readyz", 503)
+        assert "sink jsonl has not taken the batch for" in body["reasons"][0]
         assert asked(place, "/healthz")[0] == 200
         held = until_scraped(place, lambda each: each.values("crossline_sink_retries_total")["jsonl",] >= 1)
         assert held.values("crossline_source_waiting_bytes")[STREAM,] > 0
@@ -155,11 +155,11 @@ def test_a_run_is_watched(
     spans.close()
     assert_batches_are_traces(collector, running.deliveries)
     alerts = project.alerts()
-    told = scrape.values("crossline_alerts_total")
+    content = scrape.values("crossline_alerts_total")
     for rule in ("often", "pairs"):
         kinds = [each["kind"] for each in alerts.values() if each["rule_id"] == rule]
         for kind in set(kinds):
-            assert told[kind, rule] == kinds.count(kind)
+            assert content[kind, rule] == kinds.count(kind)
     assert sum(scrape.values("crossline_decisions_total").values()) == len(project.rows("SELECT 1 FROM decisions"))
     assert_files_name_what_is_there(scrape)
 

@@ -60,8 +60,8 @@ def project(bare: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_says_what_it_is_and_leaves_out_what_tests_start(wheel: Path) -> None:
-    told = metadata_of(wheel)
-    assert told["License-Expression"] == "Apache-2.0"
+    body = metadata_of(wheel)
+    assert body["License-Expression"] == "Apache-2.0"
     with ZipFile(wheel) as file:
         names = file.namelist()
         (licence,) = [name for name in names if name.endswith("/licenses/LICENSE")]
@@ -90,10 +90,10 @@ def test_rules_are_checked_explained_and_tried(bare: Installed, project: Path) -
 
 
 def test_a_backtest_runs(bare: Installed, project: Path) -> None:
-    said = bare.run(
+    found = bare.run(
         *("crossline", "backtest", "--pipeline", "pipeline.yaml", "--input", "in/*.jsonl", "--json"), cwd=project
     )
-    assert json.loads(said)["alerts"] == dict.fromkeys(KINDS, 1)
+    assert json.loads(found)["alerts"] == dict.fromkeys(KINDS, 1)
 
 
 def test_the_library_runs(bare: Installed, project: Path) -> None:
@@ -112,8 +112,8 @@ def test_what_is_missing_is_named(
     (project / "kafka.yaml").write_text(pipeline.replace("rules: {kind: directory, path: rules/}", topic))
     (project / "policy.yaml").write_text("schema_version: 1\nversion: 1\nbands: [{from: 50, decision: block}]\n")
     (project / "served.yaml").write_text(pipeline + "\npolicy: policy.yaml\nserve: {path: out/api}\n")
-    said = bare.run("crossline", *command, cwd=project, code=2)
-    assert f"{package}, which is not installed: pip install 'crossline[{extra}]'" in said
+    found = bare.run("crossline", *command, cwd=project, code=2)
+    assert f"{package}, which is not installed: pip install 'crossline[{extra}]'" in found
 
 
 def test_with_spark_a_pipeline_runs(wheel: Path, project: Path, tmp_path: Path) -> None:
@@ -123,5 +123,5 @@ def test_with_spark_a_pipeline_runs(wheel: Path, project: Path, tmp_path: Path) 
     (cache / "jars").symlink_to(cache_dir() / "jars")
     java = {"JAVA_HOME": str(find_java().home), "CROSSLINE_CACHE": str(cache)}
     spark = Installed(tmp_path / "spark", wheel, ["spark"], java)
-    told = json.loads(spark.run("crossline", "run", "pipeline.yaml", "--drain", "--json", cwd=project))
-    assert told["alerts"] == dict.fromkeys(KINDS, 1)
+    body = json.loads(spark.run("crossline", "run", "pipeline.yaml", "--drain", "--json", cwd=project))
+    assert body["alerts"] == dict.fromkeys(KINDS, 1)

@@ -109,7 +109,7 @@ def _times_of(record: Record) -> tuple[int, int, int]:
 
 def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
     (body, *_) = (b for b in rules if (b["rule_id"], b["version"]) == (hit.rule_id, hit.version))
-    said = {
+    content = {
         "value": None if hit.value is None else max(-MOST, min(MOST, float(hit.value))),
         "severity": body.get("severity", "medium"),
         "score": body.get("score", 0),
@@ -118,7 +118,7 @@ def _as_record(hit: Hit, record: Record, rules: Sequence[Body]) -> Record:
         "key": dict(hit.key),
     }
     times = dict(zip(_TIMES, _times(hit, record), strict=True))
-    return {**record, **times, "hit": said, "_id": f"{hit.alert_id}{_BETWEEN}{hit.record_id}"}
+    return {**record, **times, "hit": content, "_id": f"{hit.alert_id}{_BETWEEN}{hit.record_id}"}
 
 
 def _plainly(hit: Hit, seen: Sequence[Hit], made: Sequence[Record], readers: Sequence[Body]) -> Hit:

@@ -22,7 +22,7 @@ def composite_hits(rule: Body, hits: Sequence[tuple[Place, Hit, Record]]) -> lis
     """
     weights = rule.get("weights", {})
     line, window_ms = rule.get("threshold", rule.get("at_least", 1)), duration_ms(rule["window"])
-    told: dict[tuple[str, str], Hit] = {}
+    body: dict[tuple[str, str], Hit] = {}
     before: dict[str, tuple[bool, int]] = {}
     ordered = sorted(hits, key=lambda each: each[0])
     for number, (_, hit, record) in enumerate(ordered):
@@ -37,12 +37,12 @@ def composite_hits(rule: Body, hits: Sequence[tuple[Place, Hit, Record]]) -> lis
         value = sum(weights.get(member, 1) for member in {each.rule_id for _, each, _ in seen})
         was, last_at = before.get(entity, (False, 0))
         if value >= line and (rule.get("emit") == "every" or not was or last_at <= at - window_ms):
-            told.pop((entity, hit.record_id), None)
-            told[entity, hit.record_id] = _hit(
+            body.pop((entity, hit.record_id), None)
+            body[entity, hit.record_id] = _hit(
                 rule, hit, {rule["join_key"]: entity}, value, [each for _, each, _ in seen]
             )
         before[entity] = value >= line, at
-    return list(told.values())
+    return list(body.values())
 
 
 def _hit(rule: Body, hit: Hit, key: Mapping[str, Any], value: Any, seen: Sequence[Hit]) -> Hit:

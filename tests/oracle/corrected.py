@@ -31,7 +31,7 @@ def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any,
 
     Of a correction: the alert's id, the outcome, the record that changed it, and the value before and after.
     """
-    told: list[tuple[Any, ...]] = []
+    reported: list[tuple[Any, ...]] = []
     before: dict[str, Told] = {}
     known: set[str] = set()
     for end, record in enumerate(records, 1):
@@ -41,14 +41,14 @@ def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any,
             if was == is_now:
                 continue
             if alert_id not in known:
-                told.append(("alert", is_now))
+                reported.append(("alert", is_now))
                 continue
             outcome = "retracted" if is_now is None else "reinstated" if was is None else "amended"
             values = (None if was is None else was[VALUE], None if is_now is None else is_now[VALUE])
-            told.append((outcome, alert_id, record["_id"], *values))
+            reported.append((outcome, alert_id, record["_id"], *values))
         known |= set(now)
         before = now
-    return told
+    return reported
 
 
 def current_states(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -87,11 +87,11 @@ def naive_decision(policy: Mapping[str, Any], hits: Weights) -> tuple[str, int]:
         if WHENS[branch["when"]](hits, score):
             return branch["decision"], score
     if policy.get("bands"):
-        said = "allow"
+        text = "allow"
         for band in sorted(policy["bands"], key=lambda band: band["from"]):
             if score >= band["from"]:
-                said = band["decision"]
-        return said, score
+                text = band["decision"]
+        return text, score
     return max((hit["action"] for hit in hits), key=ACTIONS.index), score
 
 
@@ -136,12 +136,14 @@ def naive_decisions(
         ]
         if hits or every:
             hits.sort(key=lambda each: (-ACTIONS.index(each[1]["action"]), -each[1]["score"], each[0].rule_id))
-            said, score = naive_decision(policy, [weights for _, weights in hits])
-            said = max([said, *(each.action for each in asked)], key=ACTIONS.index)
+            shown, score = naive_decision(policy, [weights for _, weights in hits])
+            shown = max([shown, *(each.action for each in asked)], key=ACTIONS.index)
             name = f"{policy['version']}\x1fpayments\x1f{record['_id']}"
             reasons = tuple((hit.rule_id, hit.version, hit.alert_id, isinstance(hit, Standing)) for hit, _ in hits)
-            told = Told(str(uuid.uuid5(NAMESPACE, name)), record["_id"], said, score, reasons, record["_ingest_ms"])
-            found.append(told)
+            reported = Told(
+                str(uuid.uuid5(NAMESPACE, name)), record["_id"], shown, score, reasons, record["_ingest_ms"]
+            )
+            found.append(reported)
     return found
 
 

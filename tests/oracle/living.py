@@ -323,9 +323,9 @@ class Life:
         self.decided = [dict(each) for each in collect_outcome(decisions, None).decisions]
         return alerts, found["duplicates"], found["late"]
 
-    def deliver(self, told: Told) -> None:
+    def deliver(self, reported: Told) -> None:
         """The sinks have it, and the mark is written."""
-        alerts, duplicates, late = told
+        alerts, duplicates, late = reported
         self.alerts += alerts
         self.duplicates += duplicates
         self.late += late

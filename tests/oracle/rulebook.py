@@ -178,8 +178,8 @@ def read_rule(entry: Entry, defaults: Mapping[str, str]) -> Rule:
         body |= {"rule_type": "threshold", "conditions": {"all": [_looked_up(body), *_as_list(body.get("conditions"))]}}
     if "inactive_for" in body:
         body |= {"figures": _of_dormancy(body), "when": "matching", "aggregation_threshold": body.get("at_least", 1)}
-    said = f"{body.get('when')} {body.get('value')}"
-    named = sorted(body.get("figures", {}).items(), key=lambda each: said.find(each[0]) % (len(said) + 1))
+    text = f"{body.get('when')} {body.get('value')}"
+    named = sorted(body.get("figures", {}).items(), key=lambda each: text.find(each[0]) % (len(text) + 1))
     figures = tuple((name, _figure(entry, each, defaults)) for name, each in named)
     group_by = body.get("group_by") or body.get("entity") or (figures[0][1].group_by if figures else [])
     group_by = group_by or next((step["group_by"] for step in body.get("steps", ()) if "group_by" in step), [])

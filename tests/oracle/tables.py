@@ -99,8 +99,8 @@ def changes_join(spec: StreamSpec, stream: str, table: NaiveTable) -> Join:
     for number, (before, after) in enumerate(itertools.pairwise(table.contents)):
         old, new = ({row[column]: row for row in each.rows} for each in (before, after))
         put = {key: orjson.dumps(dict(row)) for key, row in new.items() if old.get(key) != row}
-        said = {**put, **dict.fromkeys(key for key in old if key not in new)}
-        keys, values = pa.array([key.encode() for key in said], pa.binary()), pa.array(said.values(), pa.binary())
+        body = {**put, **dict.fromkeys(key for key in old if key not in new)}
+        keys, values = pa.array([key.encode() for key in body], pa.binary()), pa.array(body.values(), pa.binary())
         read = read_messages(form, "text", keys, values)
         assert not read.refused
         rows = last_of_each(read.rows)

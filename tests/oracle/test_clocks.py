@@ -116,9 +116,9 @@ def test_a_rule_that_comes_between_batches(data: st.DataObject, rules: list[Body
     rest = clocked_detect(
         [{**body, "status": body.get("status", "active")} for body in rules], made[seen:], lists=LISTS
     )
-    told = {(hit.rule_id, hit.version, hit.record_id) for hit in rest.hits}
+    reported = {(hit.rule_id, hit.version, hit.record_id) for hit in rest.hits}
     found = {(alert["rule_id"], alert["rule_version"], alert["record_id"]) for alert in nothing.alerts}
-    assert found == told
+    assert found == reported
 
 
 @few

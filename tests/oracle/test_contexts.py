@@ -40,14 +40,14 @@ def _in_time(record: Record) -> bool:
 
 def naive(made: Sequence[Record]) -> list[Told]:
     """The record, the context that counts, and how far they are apart, for each that is at or above it."""
-    told: list[Told] = []
+    reported: list[Told] = []
     contexts: list[Record] = []
     waiting: list[Record] = []
     judged: set[tuple[str, str]] = set()
 
     def judge(record: Record, context: Record) -> None:
         if record.get("amount") is not None and record["amount"] >= context["amount"]:
-            told.append((record["_id"], context["_id"], record["amount"] - context["amount"]))
+            reported.append((record["_id"], context["_id"], record["amount"] - context["amount"]))
 
     def is_of(context: Record, record: Record) -> bool:
         back_ms = record["_event_ms"] - context["_event_ms"]
@@ -70,7 +70,7 @@ def naive(made: Sequence[Record]) -> list[Told]:
                 judge(record, max(mine, key=lambda each: each[:2])[2])
             else:
                 waiting.append(record)
-    return sorted(told, key=str)
+    return sorted(reported, key=str)
 
 
 @many

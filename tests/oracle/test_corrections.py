@@ -241,13 +241,13 @@ def test_a_reader_that_judges_nothing_again_takes_hits_as_they_are_told_first_wh
     reader = {**IN_PANES, **times, **emission, "rule_id": "q0", "version": 1, "source_topic": "rule:r0"}
     rules = data.draw(bounded(st.just([reevaluated(body, 0), reader])))
     alone = Shape(1, [(place, place + 1) for place in range(len(made))], [])
-    told = []
+    lines = []
     for shape in (alone, data.draw(shapes(len(made)))):
         path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
         run(path, shape, made, ["log"] * len(made))
-        told.append(as_told([alert for alert in path.alerts if alert["rule_id"] == "q0"]))
+        lines.append(as_told([alert for alert in path.alerts if alert["rule_id"] == "q0"]))
         assert not [alert for alert in path.alerts if alert["rule_id"] == "q0" and alert["corrects"]]
-    assert told[0] == told[1]
+    assert lines[0] == lines[1]
 
 
 ON_INGEST: Body = {**_COUNT, "rule_id": "q0", "version": 1, "source_topic": "rule:r0", "time_mode": "processing_time"}
@@ -293,8 +293,8 @@ def test_what_was_retracted_and_stands_again_is_reinstated_for_all_that_read_it(
     for number in range(len(made)):
         path.batch([("log", [(number, made[number])])])
         path.restore(0)
-    told = [(each["rule_id"], each["record_id"], each.get("outcome"), each.get("caused_by")) for each in path.alerts]
-    assert sorted(told, key=str) == sorted(
+    lines = [(each["rule_id"], each["record_id"], each.get("outcome"), each.get("caused_by")) for each in path.alerts]
+    assert sorted(lines, key=str) == sorted(
         [
             *(("r0", "t1", None, None), ("q0", "t1", None, None)),
             *(("r0", "t2", None, None), ("r0", "t1", "retracted", "t2")),
@@ -337,8 +337,8 @@ def test_a_long_log_out_of_order_of_which_most_is_thrown_out() -> None:
     plainly = [{**body, "late_policy": "evaluate"} for body in (*rules, reader)]
     ordered = in_event_order(made)
     expected = composed_detect(plainly, ordered, lists=LISTS).hits
-    told = as_told(current_states(path.alerts))
-    assert told == sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected)
+    reported = as_told(current_states(path.alerts))
+    assert reported == sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected)
     outcomes = Counter(alert.get("outcome") for alert in path.alerts)
     assert min(outcomes[each] for each in (None, "retracted", "amended")) > 25
     held = sum(store.records for shard in path.shards for store in shard.state.stores.values())

@@ -87,8 +87,8 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     ]
     hits = composite_hits(composite, ordered)
     record_of = {hit.record_id: record for _, hit, record in ordered}
-    told = sorted(told_by_alert_of_composite(each) for each in standing if each["rule_id"] == "c")
-    assert told == sorted(map(told_of_composite, hits))
+    reported = sorted(told_by_alert_of_composite(each) for each in standing if each["rule_id"] == "c")
+    assert reported == sorted(map(told_of_composite, hits))
     # Hits on records of one time: in the order in which these came, and those on the first rule's stream before others.
     in_order = sorted(made, key=lambda record: (record["_event_ms"], record["_ingest_ms"], "_stream" in record))
     at = {_name(record): number for number, record in reversed([*enumerate(in_order)])}

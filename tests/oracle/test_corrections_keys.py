@@ -246,8 +246,8 @@ def test_a_record_of_one_key_corrects_an_alert_of_another() -> None:
         path.batch([("log", [(number, made[number])])])
         for shard in range(3):
             path.restore(shard)
-    told = [(a["record_id"], a.get("outcome"), a.get("caused_by"), a["value"]) for a in path.alerts]
-    assert told == [
+    lines = [(a["record_id"], a.get("outcome"), a.get("caused_by"), a["value"]) for a in path.alerts]
+    assert lines == [
         ("t1", None, None, 10),
         ("t1", "amended", "t2", 17),
         ("t1", "retracted", "t3", None),

@@ -130,7 +130,7 @@ CASES: dict[str, Case] = {
 def scan(case: Case, made: Sequence[Record], allowed_ms: int) -> list[tuple[Any, ...]]:
     """What its alerts say, of records in the order in which they are judged; those later than allowed are left out."""
     every = case.body.get("emit", "every" if case.body["rule_type"] in {"geo_velocity", "model"} else "on_crossing")
-    window_ms, told, seen = 4000, list[tuple[Any, ...]](), list[Record]()
+    window_ms, reported, seen = 4000, list[tuple[Any, ...]](), list[Record]()
     before: dict[str, tuple[bool, int]] = {}
     for record in made:
         account, at = record["account"], record["_event_ms"]
@@ -143,9 +143,11 @@ def scan(case: Case, made: Sequence[Record], allowed_ms: int) -> list[tuple[Any,
         value = case.value(record, window)
         was, last_ms = before.get(account, (False, 0))
         if value is not None and (every == "every" or not was or last_ms <= at - window_ms):
-            told.append((record["_id"], account, f"{value:.12g}", len(window), tuple(each["_id"] for each in window)))
+            reported.append(
+                (record["_id"], account, f"{value:.12g}", len(window), tuple(each["_id"] for each in window))
+            )
         before[account] = value is not None, at
-    return sorted(told)
+    return sorted(reported)
 
 
 @few
@@ -155,7 +157,7 @@ def test_what_stands_is_what_a_scan_in_order_says(name: str, data: st.DataObject
     case = CASES[name]
     body = {**reevaluated(case.body, 0), "allowed_lateness": data.draw(BOUNDS)}
     path = judged([body], made, data.draw(shapes(len(made))))
-    told = [
+    lines = [
         (
             alert["record_id"],
             alert["key"]["account"],
@@ -165,7 +167,7 @@ def test_what_stands_is_what_a_scan_in_order_says(name: str, data: st.DataObject
         )
         for alert in current_states(path.alerts)
     ]
-    assert sorted(told) == scan(case, in_event_order(made), duration_ms(body["allowed_lateness"]))
+    assert sorted(lines) == scan(case, in_event_order(made), duration_ms(body["allowed_lateness"]))
 
 
 def judged(rules: Sequence[Body], made: Sequence[Record], shape: Shape) -> FastPath:

@@ -138,8 +138,8 @@ def holding(body: Mapping[str, Any], made: Sequence[Row]) -> set[str]:
     """The records at which the verdict of the rule holds."""
     if body["rule_type"] == "velocity":
         records = [{**row, "_id": row["id"], "_event_ms": row["at"], "_ingest_ms": row["at"]} for row in made]
-        told = {**body, "emit": "every", "cooldown": "0ms"}
-        return {hit.record_id for hit in naive_detect([told], records).hits}
+        content = {**body, "emit": "every", "cooldown": "0ms"}
+        return {hit.record_id for hit in naive_detect([content], records).hits}
     judged = {"formula": formula_holds, "burst": burst_holds, "geo_velocity": travel_holds}[body["rule_type"]]
     return {row["id"] for place, row in enumerate(made) if judged(body, row, made[: place + 1])}
 

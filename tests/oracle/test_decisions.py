@@ -71,9 +71,9 @@ def told(decision: dict[str, Any]) -> Told:
     )
 
 
-def _reason(said: Body) -> tuple[str, int, str | None, bool]:
-    assert said.get("standing", True) is True, "where a rule does not stand nothing is said of it"
-    return said["rule_id"], said["rule_version"], said["alert_id"], "standing" in said
+def _reason(body: Body) -> tuple[str, int, str | None, bool]:
+    assert body.get("standing", True) is True, "where a rule does not stand nothing is said of it"
+    return body["rule_id"], body["rule_version"], body["alert_id"], "standing" in body
 
 
 def deciding(judged: BacktestSpec, policy: Body, **more: Any) -> BacktestSpec:
@@ -303,8 +303,8 @@ def test_decisions_follow_what_holds_and_not_what_was_told(tmp_path: Path) -> No
     for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
         judged = deciding(judged_of([rule], paths, ingest_column=True), {"schema_version": 1, "version": 1}, every=True)
         found = [each for outcome in outcomes(judged, tmp_path, shards, batch_bytes) for each in outcome.decisions]
-        said = [(each["record_id"], each["decision"], each["score"]) for each in found]
-        assert said == [
+        lines = [(each["record_id"], each["decision"], each["score"]) for each in found]
+        assert lines == [
             *(("p0", "allow", 0), ("p1", "allow", 0)),
             *(("p2", "step_up", 40), ("p3", "step_up", 40), ("p4", "step_up", 40)),
         ]

@@ -78,13 +78,15 @@ def check(path: FastPath, rules: list[Body], expected: NaiveResult, made: Sequen
     """
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
     found, wanted = path.told(), told_by_twin(expected, made)
-    assert [in_digits(told, rough) for told in found[0]] == [in_digits(told, rough) for told in wanted[0]]
+    assert [in_digits(reported, rough) for reported in found[0]] == [
+        in_digits(reported, rough) for reported in wanted[0]
+    ]
     assert found[1:] == wanted[1:]
 
 
-def in_digits(told: tuple[Any, ...], rough: set[str]) -> tuple[Any, ...]:
-    rule_id, value, at = told[0], told[6], 6
-    return (*told[:at], f"{float(value):.15g}", *told[at + 1 :]) if rule_id in rough and value != "None" else told
+def in_digits(body: tuple[Any, ...], rough: set[str]) -> tuple[Any, ...]:
+    rule_id, value, at = body[0], body[6], 6
+    return (*body[:at], f"{float(value):.15g}", *body[at + 1 :]) if rule_id in rough and value != "None" else body
 
 
 def with_ingest(made: Sequence[Record], ingest_ms: Sequence[int]) -> list[Record]:

@@ -46,12 +46,12 @@ class Fed:
     def __init__(self, rules: list[Body], policy: Body | None) -> None:
         stream = Stream(STREAM, stream_spec(ingest_column=True))
         read = judged_of(rules, [], ingest_column=True).rules
-        told = None if policy is None else load_policy(yaml.safe_dump(policy), "policy.yaml")
+        reported = None if policy is None else load_policy(yaml.safe_dump(policy), "policy.yaml")
         self.rules: RuleSet = read
         self._make = lambda: Detector(
             read,
             stream,
-            policy=told,
+            policy=reported,
             lists=LISTS,
             defaults=AS_DEFAULTS,
             partition_lag_ms=0,
@@ -74,8 +74,8 @@ class Fed:
         return [_bare(alert) for alert in alerts], [_bare(each) for each in decisions], dead
 
 
-def _bare(said: Any) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if name not in OF_THE_RUN}
+def _bare(body: Any) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in OF_THE_RUN}
 
 
 def parts_of(made: list[Record], edges: list[tuple[int, int]]) -> list[list[Record]]:

@@ -54,32 +54,32 @@ def with_one_zero(value: Any) -> Any:
 def said(path: FastPath, bodies: list[Body]) -> list[Any]:
     """Of each record and telling: its place, its figures and how many records they are of, its fields."""
     rough = {(body["rule_id"], name) for body in bodies for name, each in body["figures"].items() if "stddev" in each}
-    return sorted(row for told in path.feature_queries for row in _rows(path, told, rough))
+    return sorted(row for reported in path.feature_queries for row in _rows(path, reported, rough))
 
 
-def _rows(path: FastPath, told: FeatureRows, rough: set[tuple[str, str]]) -> list[Any]:
+def _rows(path: FastPath, reported: FeatureRows, rough: set[tuple[str, str]]) -> list[Any]:
     found = []
-    for i in range(len(told)):
-        _, _, partition = told.chunks[told.chunk[i]]
+    for i in range(len(reported)):
+        _, _, partition = reported.chunks[reported.chunk[i]]
         figures = {}
-        for name, column in told.figures.items():
+        for name, column in reported.figures.items():
             value: Any = column.values[i].item() if column.defined[i] else None
             if column.up is not None and value is not None:
                 value += int(column.up[i]) << 64
             if value is not None and column.up is None:
                 assert column.arrow()[i].as_py() == value
-            digits = 15 if (told.rule_id, name) in rough else None
+            digits = 15 if (reported.rule_id, name) in rough else None
             figures[name] = exact(value, digits), int(column.counts[i])
-        first = next(iter(told.figures.values()))
+        first = next(iter(reported.figures.values()))
         found.append(
             (
-                told.rule_id,
-                path.positions[partition, int(told.offsets[i])],
-                told.ids[i].as_py(),
-                (int(told.event_ms[i]), int(told.ingest_ms[i])),
+                reported.rule_id,
+                path.positions[partition, int(reported.offsets[i])],
+                reported.ids[i].as_py(),
+                (int(reported.event_ms[i]), int(reported.ingest_ms[i])),
                 (int(first.starts_ms[i]), int(first.ends_ms[i])),
                 json.dumps(figures),
-                json.dumps({name: with_one_zero(told.facts[name][i].as_py()) for name in FACTS}),
+                json.dumps({name: with_one_zero(reported.facts[name][i].as_py()) for name in FACTS}),
             )
         )
     return found
@@ -129,8 +129,8 @@ def test_they_are_the_twins_beside_any_rules(
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
     assert said(path, bodies) == twins(bodies, made)
     alone = naive_detect([*rules, *bodies], made, lists=LISTS)
-    told = {body["rule_id"] for body in bodies}
-    check(path, rules, replace(alone, hits=[hit for hit in alone.hits if hit.rule_id not in told]), made)
+    reported = {body["rule_id"] for body in bodies}
+    check(path, rules, replace(alone, hits=[hit for hit in alone.hits if hit.rule_id not in reported]), made)
 
 
 @settings(parent=many, max_examples=500 if DEEP else 12)
@@ -157,8 +157,8 @@ def test_a_sum_beyond_64_bits_is_told_whole() -> None:
     ]
     path = FastPath.of(plan_of([body], ingest_column=True), 1)
     path.batch([("log", list(enumerate(made)))])
-    (told,) = path.feature_queries
-    column = told.figures["f0"]
+    (reported,) = path.feature_queries
+    column = reported.figures["f0"]
     assert column.up is not None
     assert [int(v) + (int(u) << 64) for v, u in zip(column.values, column.up, strict=True)] == [
         2**63 - 1,

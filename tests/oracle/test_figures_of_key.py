@@ -54,7 +54,7 @@ def twin(bodies: list[Body], made: Sequence[Record], field: str, value: Any) -> 
     """What a record of now would find before it, were it of all rules and in no window."""
     if not made:
         return []
-    now_ms, told = max(record["_ingest_ms"] for record in made), Said()
+    now_ms, reported = max(record["_ingest_ms"] for record in made), Said()
     came = [
         naive.Record(place, one["_id"], one["_event_ms"], one["_ingest_ms"], naive._with_one_zero(one))
         for place, one in enumerate(made)
@@ -65,14 +65,14 @@ def twin(bodies: list[Body], made: Sequence[Record], field: str, value: Any) -> 
         for name, figure in rule.figures or (("", rule),):
             window = naive._window(replace(figure, include_current=False), asking, came, LISTS)
             found = exact(naive._value(figure, asking, window, LISTS), digits_of(figure))
-            told.append((body["rule_id"], name, found, len(window), *naive._edges(figure, now_ms), now_ms))
-    return sorted(told)
+            reported.append((body["rule_id"], name, found, len(window), *naive._edges(figure, now_ms), now_ms))
+    return sorted(reported)
 
 
 def said(path: FastPath, bodies: list[Body], field: str, value: Any) -> Said:
     by_id = {body["rule_id"]: read_rule(Entry(body, 0, 2**62), {}) for body in bodies}
     text = value if isinstance(value, str) else str(value).lower()
-    told = Said()
+    reported = Said()
     for each in figures_of_key(path.plans, path.shards[0].state, field, text):
         assert isinstance(each, CurrentFigure), each
         rule, asked = by_id[each.asked.rule_id], each.asked
@@ -82,8 +82,8 @@ def said(path: FastPath, bodies: list[Body], field: str, value: Any) -> Said:
             assert (asked.line.operator, asked.line.threshold) == (rule.operator, rule.threshold)
         window = each.window_start_ms, each.window_end_ms
         name = asked.name if rule.figures else ""
-        told.append((asked.rule_id, name, exact(each.value, digits), each.count, *window, each.now_ms))
-    return sorted(told)
+        reported.append((asked.rule_id, name, exact(each.value, digits), each.count, *window, each.now_ms))
+    return sorted(reported)
 
 
 def values_of(made: Sequence[Record], field: str) -> list[Any]:

@@ -153,8 +153,8 @@ def test_what_comes_of_a_hit_that_is_told_late_is_told_late_too() -> None:
     ]
     reader = {**ALONE[0], "aggregation_threshold": 1, "emit": "every", "rule_id": "q0", "version": 1}
     for batches in ([(0, 5)], [(place, place + 1) for place in range(5)], [(0, 3), (3, 5)]):
-        told = first_told({**BUSY[0], "emit": "every"}, reader, made, Shape(2, batches, []))
-        assert [(rule, record, value) for rule, _, record, _, _, _, value, *_ in told] == [
+        reported = first_told({**BUSY[0], "emit": "every"}, reader, made, Shape(2, batches, []))
+        assert [(rule, record, value) for rule, _, record, _, _, _, value, *_ in reported] == [
             ("q0", "t0", "1"),
             ("q0", "t2", "1"),
             ("q0", "t4", "3"),

@@ -60,8 +60,8 @@ def test_the_records_of_both_streams_are_held(tmp_path: Path) -> None:
     judged = BacktestSpec(rules, RecordedInput(streams, inputs), bounds=Bounds(0), deciding=deciding)
     for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
         found = decisions_of(judged, tmp_path, shards, batch_bytes, kept=shards == 3)
-        said = sorted((each["record_id"], each["decision"], bool(each["reasons"][0].get("held_by"))) for each in found)
-        assert said == [
+        shown = sorted((each["record_id"], each["decision"], bool(each["reasons"][0].get("held_by"))) for each in found)
+        assert shown == [
             ("logins@10", "block", True),
             ("logins@3", "block", False),
             ("payments@32", "block", True),
@@ -92,5 +92,5 @@ def test_a_record_is_late_as_its_own_stream_says(tmp_path: Path) -> None:
     deciding = Deciding(load_policy("{schema_version: 1, version: 1}", "policy.yaml"))
     defaults = Defaults("event_time", 10_000, 20_000)
     judged = BacktestSpec(rules, RecordedInput(streams, inputs), defaults=defaults, bounds=Bounds(0), deciding=deciding)
-    said = {each["record_id"]: each["decision"] for each in decisions_of(judged, tmp_path)}
-    assert said == dict.fromkeys(["payments@0", "logins@5", "logins@6", "logins@10"], "block")
+    body = {each["record_id"]: each["decision"] for each in decisions_of(judged, tmp_path)}
+    assert body == dict.fromkeys(["payments@0", "logins@5", "logins@6", "logins@10"], "block")

@@ -71,8 +71,8 @@ def test_the_answers_of_a_burst_are_compared_as_a_whole() -> None:
     }
     mine = [number for number, group in enumerate(plan.groups) if group == 0]
     turned = [plan.found["said"][number] for number in mine][::-1]
-    for number, said in zip(mine, turned, strict=True):
-        plan.found["said"][number] = said
+    for number, found in zip(mine, turned, strict=True):
+        plan.found["said"][number] = found
     assert wrong(plan)["holds_missed"] == "0 of 100"
     plan.found["said"] = [[200, "peek", "allow", None]] * len(plan.lines)
     assert wrong(plan)["holds_missed"] == "100 of 100"

@@ -118,9 +118,9 @@ def test_a_replica_knows_what_people_hold(
         pipeline = Pipeline(Path(name), replace(snapshot, rules=with_placed(snapshot.rules, placed)))
         following = FollowedState(f"{name}/state")
         for batch in (made[: len(made) // 2], made[len(made) // 2 :]):
-            said = said_of(pipeline.file.current(), following, pipeline.batches - 1, [batch])
+            found = said_of(pipeline.file.current(), following, pipeline.batches - 1, [batch])
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
-            assert said == [told_there(each) for each in decided if each["kind"] == "decision"]
+            assert found == [told_there(each) for each in decided if each["kind"] == "decision"]
 
 
 def held_by_mary(digit: str, action: str, from_ms: int, until_ms: int) -> PlacedHold:

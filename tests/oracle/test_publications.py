@@ -95,19 +95,19 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
             life.take_in(made[at : at + count], pieces)
             at += count
             chunks = life.plan_batch()
-            told = life.judge(chunks)
+            reported = life.judge(chunks)
             if held is not None:
                 life.feed.waiting.append(held)
                 life.side_input()
             if happens == "killed":
                 life.start()
                 again = life.judge(chunks)
-                assert _plain(again) == _plain(told), "run again, a batch tells the same"
-                told = again
-            life.deliver(told)
+                assert _plain(again) == _plain(reported), "run again, a batch tells the same"
+                reported = again
+            life.deliver(reported)
             if happens == "uncommitted":
                 life.start()
-                assert _plain(life.judge(chunks)) == _plain(told), "what sinks have comes again as it was"
+                assert _plain(life.judge(chunks)) == _plain(reported), "what sinks have comes again as it was"
                 life.deliver(([], [], []))
             life.commit()
             life.between()
@@ -124,8 +124,8 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
             life.lose(what)
 
 
-def _plain(told: tuple[list[dict[str, Any]], list[Position], list[Position]]) -> list[Any]:
-    alerts, duplicates, late = told
+def _plain(reported: tuple[list[dict[str, Any]], list[Position], list[Position]]) -> list[Any]:
+    alerts, duplicates, late = reported
     return [sorted(map(told_by_alert, alerts)), sorted(map(str, duplicates)), sorted(map(str, late))]
 
 
@@ -372,9 +372,9 @@ def test_a_newer_list_is_not_followed_by_an_older_one(tmp_path: Path) -> None:
     rule = {**COUNT, "rule_id": "r0", "conditions": FRESH}
     live(life, [("publish", rule)], made)
     life.take_in(made[:2], 1)
-    told = life.judge(life.plan_batch())
+    reported = life.judge(life.plan_batch())
     life.start()  # killed: what is there is run again
-    life.deliver(told)
+    life.deliver(reported)
     life.commit()
     life.feed.waiting_lists = {"fresh": [("a1", None)]}
     life.side_input()  # and no gap between batches

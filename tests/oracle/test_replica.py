@@ -212,7 +212,7 @@ def test_so_it_is_where_rules_come_and_go_with_their_pasts(
                 at += count
                 cuts = data.draw(cut(batch))
                 before = life.changes.file.current()
-                said = [
+                lines = [
                     said_of(before, each, life.batches - 1, cuts)
                     for each in (FollowedState(f"{name}/state"), following)
                 ]
@@ -220,7 +220,7 @@ def test_so_it_is_where_rules_come_and_go_with_their_pasts(
                 found = life.judge(life.plan_batch())
                 decided = [told(each) for each in life.decided if each["kind"] == "decision"]
                 if life.changes.file.current() is before:  # else rules came in force for this batch
-                    assert said == [decided, decided]
+                    assert lines == [decided, decided]
                 life.deliver(found)
                 life.commit()
                 life.between()

@@ -61,7 +61,7 @@ def test_partitions_of_a_topic(
         for batch in pieces_of(data, made, at_instants=True):
             cuts = pieces_of(data, batch, at_instants=True)
             following = FollowedState(f"{name}/state")
-            said = said_of(snapshot, following, pipeline.batches - 1, cuts, by_broker=[STREAM])
+            found = said_of(snapshot, following, pipeline.batches - 1, cuts, by_broker=[STREAM])
             pieces = []
             for number in range(partitions):
                 mine = [each for each in batch if each["_partition"] == number]
@@ -71,7 +71,7 @@ def test_partitions_of_a_topic(
                     values, came = [None, *values], [came[0], *came]
                 pieces += [OfTopic(STREAM, f"payments-{number}", values, came)] if mine else []
             decided = pipeline.batch([], of_topics=pieces)
-            assert said == in_order([each for each in decided if each["kind"] == "decision"])
+            assert found == in_order([each for each in decided if each["kind"] == "decision"])
 
 
 def live(life: Life, ops: Sequence[tuple[str, Any]], made: Sequence[Record], data: st.DataObject) -> None:
@@ -92,12 +92,12 @@ def live(life: Life, ops: Sequence[tuple[str, Any]], made: Sequence[Record], dat
             batch = made[at : at + what[0]]
             at += what[0]
             before, cuts = life.changes.file.current(), pieces_of(data, batch)
-            said = [said_of(before, each, life.batches - 1, cuts) for each in (FollowedState(root), following)]
+            lines = [said_of(before, each, life.batches - 1, cuts) for each in (FollowedState(root), following)]
             life.take_in(batch, what[1])
             found = life.judge(life.plan_batch())
             decided = in_order([each for each in life.decided if each["kind"] == "decision"])
             if life.changes.file.current() is before:  # else something came in force for this batch
-                assert said == [decided, decided]
+                assert lines == [decided, decided]
             life.deliver(found)
             life.commit()
         life.side_input()

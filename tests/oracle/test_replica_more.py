@@ -108,11 +108,11 @@ def check(
                 pipeline.rules(replace(pipeline.snapshot.rules, releases=tuple(releases[:known])))
             current, last = pipeline.file.current(), pipeline.batches - 1
             cuts = pieces_of(data, batch, at_instants=at_instants)
-            said = [said_of(current, each, last, cuts) for each in (FollowedState(f"{name}/state"), following)]
+            texts = [said_of(current, each, last, cuts) for each in (FollowedState(f"{name}/state"), following)]
             lines = [(stream, [line(r) for r in batch if stream_of(r) == stream]) for stream in snapshot.streams]
             decided = pipeline.batch([(stream, mine) for stream, mine in lines if mine])
             wanted = in_order([each for each in decided if each["kind"] == "decision"])
-            assert said == [wanted, wanted]
+            assert texts == [wanted, wanted]
             if data.draw(st.booleans()):
                 pipeline.restart()
 

@@ -126,14 +126,14 @@ def lead(life: Life, ops: Sequence[Op], made: Sequence[Record], *, stops: bool) 
         chunks = life.plan_batch()
         if where == "planned":
             stop(life, shards)
-        told = life.judge(chunks)
+        reported = life.judge(chunks)
         if where == "judged":
             stop(life, shards)
-            assert plain(life.judge(chunks)) == plain(told)
-        life.deliver(told)
+            assert plain(life.judge(chunks)) == plain(reported)
+        life.deliver(reported)
         if where == "delivered":
             stop(life, shards)
-            assert plain(life.judge(chunks)) == plain(told)
+            assert plain(life.judge(chunks)) == plain(reported)
             life.deliver(([], [], []))
         life.commit()
         life.between()
@@ -141,10 +141,10 @@ def lead(life: Life, ops: Sequence[Op], made: Sequence[Record], *, stops: bool) 
             stop(life, shards)
 
 
-def plain(told: Told) -> list[list[str]]:
+def plain(body: Told) -> list[list[str]]:
     """Alerts whole, but for when they were detected; where duplicates and late records stand."""
-    alerts = [{name: value for name, value in alert.items() if name != "detected_at"} for alert in told[0]]
-    return [sorted(map(repr, each)) for each in (alerts, *told[1:])]
+    alerts = [{name: value for name, value in alert.items() if name != "detected_at"} for alert in body[0]]
+    return [sorted(map(repr, each)) for each in (alerts, *body[1:])]
 
 
 @settings(many, max_examples=1500 if DEEP else 3)
@@ -158,8 +158,8 @@ def test_any_stream_cut_anywhere_tells_the_same(
         whole, cut = begun(Path(folder), rules, shards), begun(Path(other), rules, shards)
         lead(whole, ops, made, stops=False)
         lead(cut, ops, made, stops=True)
-    told, found = ((life.alerts, life.duplicates, life.late) for life in (whole, cut))
-    assert plain(found) == plain(told)
+    reported, found = ((life.alerts, life.duplicates, life.late) for life in (whole, cut))
+    assert plain(found) == plain(reported)
 
 
 COOLING: Body = {**COUNT, "rule_id": "cooling", "window": "5s", "cooldown": "6s"}
@@ -206,8 +206,8 @@ def test_states_of_all_kinds_between_any_two_batches(tmp_path: Path, seed: int) 
     lives = [begun(tmp_path / str(stops), rules, 2) for stops in (False, True)]
     for stops, life in enumerate(lives):
         lead(life, ops, made, stops=bool(stops))
-    told, found = (plain((life.alerts, life.duplicates, life.late)) for life in lives)
-    assert found == told
+    reported, found = (plain((life.alerts, life.duplicates, life.late)) for life in lives)
+    assert found == reported
     tell = {alert["rule_id"] for alert in lives[0].alerts}
     assert tell >= {"cooling", "absent", "both", "off", "risky", "later", "p0", "p1"}, "not tested"
 

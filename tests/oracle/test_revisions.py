@@ -71,9 +71,9 @@ def test_the_last_word_on_a_record_is_what_the_log_in_order_decides(
             0 if each["kind"] == "decision" else 1 if before is None else before["revision"] + 1
         )
         last[each["record_id"]] = each
-    said = {record_id: each for record_id, each in last.items() if each["reasons"]}
-    assert sorted(said) == sorted(wanted)
-    for record_id, each in said.items():
+    content = {record_id: each for record_id, each in last.items() if each["reasons"]}
+    assert sorted(content) == sorted(wanted)
+    for record_id, each in content.items():
         assert told({**each, "decision_id": wanted[record_id].decision_id}) == wanted[record_id]
         assert each["kind"] == "decision" or each["revises"] == wanted[record_id].decision_id
     assert all(each["decision"] == "allow" for each in last.values() if not each["reasons"])

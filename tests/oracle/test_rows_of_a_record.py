@@ -105,9 +105,9 @@ def test_a_rule_that_crosses_by_one_hit_on_a_record_is_not_one_more_reason_by_th
 ) -> None:
     rules = [LARGE, {**LARGE, "rule_id": "also", "score": 1}]
     rules += [{**BOTH, "any_of": ["large", "also"], "at_least": 1, "late_policy": policy, "score": 100, **emit}]
-    (said,) = every_way(rules, [record("t0", 0, 0, "a1", 3)], tmp_path)
-    assert [each["rule_id"] for each in said["reasons"]] == ["c", "large", "also"]
-    assert said["score"] == 121
+    (body,) = every_way(rules, [record("t0", 0, 0, "a1", 3)], tmp_path)
+    assert [each["rule_id"] for each in body["reasons"]] == ["c", "large", "also"]
+    assert body["score"] == 121
 
 
 def test_a_key_that_comes_in_several_parts_of_a_batch_stands_by_one_alert(tmp_path: Path) -> None:
@@ -149,5 +149,5 @@ def test_a_hold_that_other_alerts_join_is_no_reason_of_a_revision(tmp_path: Path
         record("t3", 2_000, 4_000, "a1", 2),
         record("t0", 500, 6_500, "a1", 1),
     ]
-    said = every_way([RISEN, {**FEW, "score": 2, "action": "review"}, LARGE, scored], made, tmp_path)
-    assert [each["revision"] for each in said if each["record_id"] == "t5"] == [0, 1, 2]
+    found = every_way([RISEN, {**FEW, "score": 2, "action": "review"}, LARGE, scored], made, tmp_path)
+    assert [each["revision"] for each in found if each["record_id"] == "t5"] == [0, 1, 2]

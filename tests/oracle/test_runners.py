@@ -116,8 +116,8 @@ def test_all_say_what_the_twin_says(
         judged = judged_of(rules, paths, ingest_column=ingest_column)
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)
-    assert [in_digits(told, rough) for told in sorted(map(told_by_alert, pool))] == [
-        in_digits(told, rough) for told in wanted
+    assert [in_digits(reported, rough) for reported in sorted(map(told_by_alert, pool))] == [
+        in_digits(reported, rough) for reported in wanted
     ]
     for alert in (*pool, *one):
         del alert["detected_at"]

@@ -161,7 +161,7 @@ def lived(
             batch = made[at : at + what[0]]
             at += what[0]
             before, cuts = life.changes.file.current(), data.draw(cut(list(batch)))
-            said = [
+            lines = [
                 said_of(before, each, life.batches - 1, cuts)
                 for each in (FollowedState(f"{life.folder}/state"), following)
             ]
@@ -174,7 +174,7 @@ def lived(
             mine = [each for each in life.decided if each["kind"] == "decision"]
             if life.changes.file.current() is before:
                 event("said beforehand")
-                assert [[told(each) for each in one] for one in said] == [[told(each) for each in mine]] * 2
+                assert [[told(each) for each in one] for one in lines] == [[told(each) for each in mine]] * 2
             decided += mine
             life.deliver(alerts)
             life.commit()
@@ -245,9 +245,9 @@ def run(bodies: list[Body], policy: Body, shards: int, cuts: list[list[Record]],
             snapshot, last = pipeline.file.current(), pipeline.batches - 1
             if data.draw(st.booleans()):
                 pipeline.restart()
-            said = said_of(snapshot, FollowedState(f"{name}/state"), last, [batch])
+            shown = said_of(snapshot, FollowedState(f"{name}/state"), last, [batch])
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
             mine = [told(each) for each in decided if each["kind"] == "decision"]
-            assert [told(each) for each in said] == mine
+            assert [told(each) for each in shown] == mine
             found += mine
     return found

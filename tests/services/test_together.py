@@ -84,23 +84,23 @@ def services() -> Iterator[Services]:
 
 
 def test_a_life(services: Services) -> None:
-    code, said = services.run("status", *NAMES)
-    assert (code, [line.split()[:4] for line in said]) == (1, [[name, "does", "not", "run"] for name in NAMES])
+    code, body = services.run("status", *NAMES)
+    assert (code, [line.split()[:4] for line in body]) == (1, [[name, "does", "not", "run"] for name in NAMES])
     assert not services.folder.exists()
-    code, said = services.run("start", *NAMES)
-    assert code == 0, said
-    assert f"{HOST}:{services.redis_port}" in "".join(said)
+    code, body = services.run("start", *NAMES)
+    assert code == 0, body
+    assert f"{HOST}:{services.redis_port}" in "".join(body)
     first = services.pids()
     assert None not in first
     with services.client() as client, services.connect() as connection:  # who started them has ended
         client.set("kept", "1")
         connection.execute("CREATE TABLE kept AS SELECT 1 AS one")
-    code, said = services.run("start", *NAMES)
-    assert (code, [line.endswith("runs already") for line in said]) == (0, [True, True, False])
+    code, body = services.run("start", *NAMES)
+    assert (code, [line.endswith("runs already") for line in body]) == (0, [True, True, False])
     assert services.run("status", *NAMES)[0] == 0
     assert services.pids() == first
-    code, said = services.run("clear")
-    assert (code, "still run" in said[0]) == (1, True)
+    code, body = services.run("clear")
+    assert (code, "still run" in body[0]) == (1, True)
 
     # A server falls: the next start has it back, and leaves the other as it is.
     assert first[0] is not None
@@ -110,8 +110,8 @@ def test_a_life(services: Services) -> None:
     assert services.pids()[1] == first[1]
     assert services.pids()[0] not in {None, first[0]}
 
-    code, said = services.run("stop", *NAMES)
-    assert (code, sorted(said)) == (0, ["postgres  stopped", "redis     stopped"])
+    code, body = services.run("stop", *NAMES)
+    assert (code, sorted(body)) == (0, ["postgres  stopped", "redis     stopped"])
     assert services.pids() == [None, None]
     assert [is_free(port) for port in (services.redis_port, services.postgres_port)] == [True, True]
     assert sorted(services.run("stop", *NAMES)[1]) == ["postgres  did not run", "redis     did not run"]
@@ -128,8 +128,8 @@ def test_what_is_half_started_is_ended(services: Services) -> None:
     (services.folder / "postgres" / "data").mkdir(parents=True)
     (services.folder / group.MARKER).touch()
     (services.folder / "postgres" / "data" / "PG_VERSION").write_text("9\n")
-    code, said = services.run("start", *NAMES)
-    assert (code, "is of PostgreSQL 9" in "".join(said)) == (1, True)
+    code, found = services.run("start", *NAMES)
+    assert (code, "is of PostgreSQL 9" in "".join(found)) == (1, True)
     assert services.pids() == [None, None]
     # One whose start was cut off before it was known to answer: it is ended, and started anew.
     assert services.run("start", "redis")[0] == 0

@@ -249,9 +249,9 @@ def test_a_frame_that_does_not_fit_the_stream_is_refused_at_once(
     spark: SparkSession, stream: Stream, rules: RuleSet
 ) -> None:
     frame = table(spark, []).selectExpr("id", "account", "cast(amount AS string) AS amount", "kind", "price")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as raised:
         cl.detect(frame, rules, stream)
-    assert str(told.value) == (
+    assert str(raised.value) == (
         "the frame does not fit stream payments: "
         "field amount: found string, expected integer; field event_time: found no such column, expected integer"
     )

@@ -57,9 +57,9 @@ def test_ids(capsys: pytest.CaptureFixture[str]) -> None:
 def test_text_where_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     configure(LogFormat.TEXT)
     get_logger("x").warning("said", id="a\x1b[31m")
-    said = capsys.readouterr().err
-    assert "said" in said
-    assert "\x1b" not in said
+    found = capsys.readouterr().err
+    assert "said" in found
+    assert "\x1b" not in found
     configure()
     get_logger("x").warning("said")
     assert json.loads(capsys.readouterr().err)["event"] == "said", "it is no terminal"

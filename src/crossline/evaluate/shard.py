@@ -156,7 +156,7 @@ def _judge_stream(
     passed_ms = state.passed_ms(plan.stream, bounds)
     if passed_ms is not None:
         output.hits += due_at(plan, state, passed_ms)
-        meter.told()
+        meter.count_hits()
     if horizon_ms is not None:
         output.without_context |= _given_up(plan, state, before_ms, horizon_ms)
         evict([each.state_store for each in plan.state_stores], state, horizon_ms, meter)
@@ -289,7 +289,7 @@ def _judge_store(
     if waits(store_plan) and not reevaluates:
         contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
-    meter.told()
+    meter.count_hits()
     output.feature_queries += feature_rows_of(judged, hits.features)
     return judged, hits.duplicates
 
@@ -312,7 +312,7 @@ def _judge_cross_key_changes(
     batch = _with_cross_key_figures(judged, cross_key, ())
     if batch.arrival is not None and batch.arrival.record_update:
         _judge_rows(replace(judged, batch=batch), store, logs, output, decides=decides)
-        output.meter.told()
+        output.meter.count_hits()
 
 
 def _with_cross_key_figures(judged: JudgedRows, cross_key: Sequence[WirePart], causes: Sequence[Cause]) -> KeyedBatch:
@@ -380,7 +380,7 @@ def _report(
         output.meter.state_store(judged.store_plan.state_store.name)
         output.hits += judged.stateless_hits(duplicates)
         output.very_late += judged.very_late_hits()
-        output.meter.told()
+        output.meter.count_hits()
 
 
 def _position(judged: JudgedRows, partitions: list[str], row: int) -> Position:

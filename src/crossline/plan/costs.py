@@ -55,7 +55,7 @@ class Meter:
         if self.clock_ns is not None:
             self.conditions[stream] += self._lap(self.clock_ns())
 
-    def told(self, rules: Iterable[str] = ()) -> None:
+    def count_hits(self, rules: Iterable[str] = ()) -> None:
         """It was for hits; ``rules``: the rule version of each of those that were not counted before."""
         if self.clock_ns is not None:
             self.hits_ns += self._lap(self.clock_ns())

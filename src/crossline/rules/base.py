@@ -268,7 +268,7 @@ class Rule(BaseModel):
             whole["share"] = self.share
         return whole if self.effective_from is None else {**whole, "effective_from": self.effective_from}
 
-    def body(self) -> dict[str, Any]:
+    def display_json(self) -> dict[str, Any]:
         """As ``to_json``, for people: of the bytes of a file only how many they are."""
         body = self.to_json()
         for name in self.files.values():

@@ -22,12 +22,12 @@ RULES = [each.rule for each in load_rules_text((FOLDER / "explain.yaml").read_te
 
 
 def test_the_sentences() -> None:
-    told = "".join(f"{rule.rule_id}: {describe_rule(rule, rule.program(SPEC, Defaults()))}\n\n" for rule in RULES)
+    text = "".join(f"{rule.rule_id}: {describe_rule(rule, rule.program(SPEC, Defaults()))}\n\n" for rule in RULES)
     expected = FOLDER / "explain.txt"
     if not expected.exists():
-        expected.write_text(told)
+        expected.write_text(text)
         pytest.fail(f"wrote {expected}; read it, and run again")
-    assert told == expected.read_text()
+    assert text == expected.read_text()
 
 
 def test_what_is_kept_and_shared() -> None:
@@ -86,14 +86,14 @@ def test_streams_that_meet_are_told_in_words() -> None:
     rules = [each.rule for each in load_rules_text(MET, "rules.yaml", streams)]
     plans = compile_all(RuleSet.from_rules(rules), streams, Defaults())
     sources = sources_of(RuleSet.from_rules(rules), streams)
-    told = {
+    body = {
         each.rule_id: describe_rule(each, each.program(sources.of_reading(each.reading), Defaults())) for each in rules
     }
-    assert told["both"].startswith(
+    assert body["both"].startswith(
         "It looks at each hit of a.1 or b. It fires where all of a.1, b hit in 60 min at the same account, when that "
         "begins to hold for the same account."
     )
-    assert told["off"].startswith(
+    assert body["off"].startswith(
         "It looks at each payment. market is the last rate of rates with the same pair (there currency) in the last "
         "5 min; silent is the milliseconds since the last of rates with the same pair (there currency) in the last "
         "5 min (as of 60 s before); all is the number of payments with the same pair in the last 5 min (itself "

@@ -175,10 +175,10 @@ def test_what_is_set_is_shown_again_and_all_else_stays(which: tuple[str, object]
     after = shown(with_form(text, {field.name: value}, {}))  # type: ignore[attr-defined]
     assert after[field.name] == value  # type: ignore[attr-defined]
     others = {
-        each: said for each, said in before.items() if each != field.name and not each.startswith(("line/", "when"))
+        each: found for each, found in before.items() if each != field.name and not each.startswith(("line/", "when"))
     }  # type: ignore[attr-defined]
     if not field.name.endswith("/function"):  # type: ignore[attr-defined]
-        assert {each: said for each, said in after.items() if each in others} == others
+        assert {each: found for each, found in after.items() if each in others} == others
 
 
 @settings(deadline=None)

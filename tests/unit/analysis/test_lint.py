@@ -26,12 +26,12 @@ def test_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     items = read_placed_rules(Path("lint.yaml"))
     placed = {each.rule.rule_id: each for each in items}
     found = lint([each.rule for each in items], STREAMS, Defaults())
-    told = "\n\n".join(place(each, placed[each.rule_id]).render() for each in found) + "\n"
+    text = "\n\n".join(place(each, placed[each.rule_id]).render() for each in found) + "\n"
     expected = FOLDER / "lint.txt"
     if not expected.exists():
-        expected.write_text(told)
+        expected.write_text(text)
         pytest.fail(f"wrote {expected}; read it, and run again")
-    assert told == expected.read_text()
+    assert text == expected.read_text()
     assert {each.kind for each in found} == set(KINDS)
 
 
@@ -224,8 +224,8 @@ def test_a_share_beside_a_version_that_reads_another_stream() -> None:
     (item,) = load_rules_text(SHARED.format(share="10%"), "r.yaml", STREAMS)
     before = item.rule.model_copy(update={"version": 1, "share": None, "source_topic": "logins"})
     (found,) = lint([item.rule], STREAMS, Defaults(), {"often": before})
-    said = "share 10% of payments, and version 1, which is to have the other keys, reads logins"
-    assert (found.kind, found.what) == ("odd_share", said)
+    text = "share 10% of payments, and version 1, which is to have the other keys, reads logins"
+    assert (found.kind, found.what) == ("odd_share", text)
     assert "nobody decides about the other keys" in found.why
 
 

@@ -218,25 +218,25 @@ def test_an_empty_frame_of_pandas_is_no_records(taps: Callable[[Any], cl.Alerts]
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("frame", "text"),
     [
         (pd.DataFrame({"id": [1, "x"]}), "the DataFrame cannot be read as an Arrow table: .*column id"),
         (pd.DataFrame([[1, 2]], columns=["id", "id"]), "Duplicate column names found.*; give each column one type"),
     ],
 )
-def test_a_frame_that_arrow_does_not_take_is_refused(taps: Callable[[Any], cl.Alerts], frame: Any, said: str) -> None:
-    with pytest.raises(cl.UsageError, match=said):
+def test_a_frame_that_arrow_does_not_take_is_refused(taps: Callable[[Any], cl.Alerts], frame: Any, text: str) -> None:
+    with pytest.raises(cl.UsageError, match=text):
         taps(frame)
 
 
 def test_lists_that_are_none_are_refused(project: Path) -> None:
     given: Any
-    for given, said in (
+    for given, found in (
         ({"known": "abc"}, "lists: known: found 'abc'; expected several values: put one into a list"),
         ({"known": 5}, "lists: known: found 5; expected several values"),
         (["abc"], "lists: found list; expected a dict of a list's name and its values"),
     ):
-        with pytest.raises(cl.UsageError, match=said):
+        with pytest.raises(cl.UsageError, match=found):
             cl.detect(LOG, project / "rules", project / "stream.yaml", lists=given)
 
 
@@ -249,7 +249,7 @@ def test_what_is_no_file_is_refused_by_the_name_of_its_argument(project: Path) -
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "text"),
     [
         ("in/*.jsonl", "found str; expected a table that speaks Arrow's C stream"),
         (7, "found int; expected a table"),
@@ -265,8 +265,8 @@ def test_what_is_no_file_is_refused_by_the_name_of_its_argument(project: Path) -
         ),
     ],
 )
-def test_what_holds_no_records_is_refused(taps: Callable[[Any], cl.Alerts], data: Any, said: str) -> None:
-    with pytest.raises(cl.UsageError, match=said):
+def test_what_holds_no_records_is_refused(taps: Callable[[Any], cl.Alerts], data: Any, text: str) -> None:
+    with pytest.raises(cl.UsageError, match=text):
         taps(data)
 
 

@@ -119,7 +119,7 @@ def test_a_save_that_fails_leaves_the_file_before(make: Make, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("rules", "more", "said"),
+    ("rules", "more", "text"),
     [
         ([{**TWO, "version": 2}], {}, r"rules two@1 \(only in the file\), two@2 \(only here\)"),
         ([{**TWO, "window": "20s"}], {}, r"rules two@1 \(another body or status\)"),
@@ -132,14 +132,14 @@ def test_a_save_that_fails_leaves_the_file_before(make: Make, tmp_path: Path, mo
     ],
 )
 def test_one_of_another_plan_is_refused(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Any, more: Any, said: str
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: Any, more: Any, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make().save("state.bin")
     other = make(*rules, **more)
-    with pytest.raises(cl.StateError, match=said) as told:
+    with pytest.raises(cl.StateError, match=text) as raised:
         other.load("state.bin")
-    assert "state.bin was saved by another plan" in str(told.value)
+    assert "state.bin was saved by another plan" in str(raised.value)
     assert ids(other.process([FIRST]).alerts) == []
 
 
@@ -156,7 +156,7 @@ def test_damaged_files_are_refused(make: Make, tmp_path: Path) -> None:
     detector.process([FIRST])
     detector.save(path)
     raw = path.read_bytes()
-    for bytes_, said in (
+    for bytes_, found in (
         (raw[:10], "shorter than a header"),
         (raw[:-1], "checksum differs"),
         (raw[:-1] + bytes([raw[-1] ^ 1]), "checksum differs"),
@@ -165,7 +165,7 @@ def test_damaged_files_are_refused(make: Make, tmp_path: Path) -> None:
         (wire.encode({"detector": 9}, {}), "found format 9, expected a saved detector of format 1"),
     ):
         path.write_bytes(bytes_)
-        with pytest.raises(cl.StateError, match=said):
+        with pytest.raises(cl.StateError, match=found):
             make().load(path)
     with pytest.raises(cl.UsageError, match="No such file or directory; expected a file that save"):
         make().load(tmp_path / "none.bin")

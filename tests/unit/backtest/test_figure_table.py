@@ -47,8 +47,8 @@ def table(tmp_path: Path, output: str, figures: dict[str, Any] = FIGURES, **opti
     (tmp_path / "figures.yaml").write_text(yaml.safe_dump({"source_topic": "payments", "figures": figures}))
     found = read_figures(tmp_path / "figures.yaml", STREAMS, None)
     history = RecordedInput(STREAMS, {"payments": [str(tmp_path / "in.jsonl")]})
-    told = BacktestSpec(feature_query(found), history, bounds=Bounds(60_000), feature_query=True)
-    return tmp_path / output, write_figures(told, figure_types(found, STREAMS), tmp_path / output, **options)
+    reported = BacktestSpec(feature_query(found), history, bounds=Bounds(60_000), feature_query=True)
+    return tmp_path / output, write_figures(reported, figure_types(found, STREAMS), tmp_path / output, **options)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_frauds_of_several_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "payment_id,is_fruad\np1,1\n",
@@ -74,12 +74,12 @@ def test_frauds_of_several_records(tmp_path: Path) -> None:
         ("", "labels: found no labels"),
     ],
 )
-def test_what_is_no_label_is_told_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_what_is_no_label_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "labels"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
         read_labels(path, ["payment_id"])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_hostile_bytes_are_refused(tmp_path: Path) -> None:

@@ -69,14 +69,14 @@ def test_in_one_process_and_in_several(
     judged = BacktestSpec(
         rules, RecordedInput(streams, {"payments": [str(tmp_path / "in.jsonl")]}), {}, Defaults(), Bounds(0)
     )
-    told = []
+    texts = []
     for processes, batch_bytes in ((1, 10**6), (2, 900)):
         monkeypatch.setattr(in_process, "BATCH_BYTES", batch_bytes)
         in_process.backtest(judged, tmp_path / "alerts.jsonl", processes=processes)
         alerts = [json.loads(line) for line in (tmp_path / "alerts.jsonl").read_text().splitlines()]
-        told.append([{name: value for name, value in alert.items() if name != "detected_at"} for alert in alerts])
+        texts.append([{name: value for name, value in alert.items() if name != "detected_at"} for alert in alerts])
     # A card has a record every 21 s, so 3 in the minute from its third on. The logarithm of 6 is 1.79, that of 5 1.61.
     wanted = [f"n{n}" for n in range(6, 300) if n % 9 in {7, 8}]
-    assert [alert["record_id"] for alert in told[0]] == wanted
-    assert told[1] == told[0]
+    assert [alert["record_id"] for alert in texts[0]] == wanted
+    assert texts[1] == texts[0]
     assert "a model did not score records" in "".join(capfd.readouterr())

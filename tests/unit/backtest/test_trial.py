@@ -94,7 +94,7 @@ def test_what_fires(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "name", "fired", "value", "said"),
+    ("changed", "name", "fired", "value", "text"),
     [
         ({}, "p1", False, 1, "1 is not >= 2"),
         ({}, "p2", True, 2, "2 payments by card c1 in 60 s (line: 2)"),
@@ -115,16 +115,16 @@ def test_what_fires(tmp_path: Path) -> None:
     ],
 )
 def test_figures_and_lines(
-    tmp_path: Path, changed: dict[str, Any], name: str, fired: bool, value: int, said: str
+    tmp_path: Path, changed: dict[str, Any], name: str, fired: bool, value: int, text: str
 ) -> None:
     """p4 and p5 come 50 s after the others, so that with a window of a second the line is crossed anew at p5."""
     times = {"p1": 0, "p2": 0, "p3": 2, "p4": 52, "p5": 52}
     records = [record(each, at_s) for each, at_s in times.items()]
-    assert why(tmp_path, {**MANY, **changed}, records, name) == (fired, value, said)
+    assert why(tmp_path, {**MANY, **changed}, records, name) == (fired, value, text)
 
 
 @pytest.mark.parametrize(
-    ("rule", "fields", "said"),
+    ("rule", "fields", "text"),
     [
         (LARGE, {"amount": 10}, "found kind nothing; expected kind == web"),
         (LARGE, {"kind": "web", "amount": 9}, "found amount 9; expected amount > 9"),
@@ -138,9 +138,9 @@ def test_figures_and_lines(
     ],
 )
 def test_records_that_a_rule_has_no_figure_of(
-    tmp_path: Path, rule: dict[str, Any], fields: dict[str, Any], said: str
+    tmp_path: Path, rule: dict[str, Any], fields: dict[str, Any], text: str
 ) -> None:
-    assert why(tmp_path, rule, [record("p1", 0, **fields)], "p1") == (False, None, said)
+    assert why(tmp_path, rule, [record("p1", 0, **fields)], "p1") == (False, None, text)
 
 
 PAIR: dict[str, Any] = {
@@ -159,7 +159,7 @@ PAIR: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "fired", "value", "said"),
+    ("name", "fired", "value", "text"),
     [
         ("p1", False, None, "it is a record of step good, and advances no match"),
         ("p2", False, 1, "1 of 3 records: bad p2; bad comes next"),
@@ -181,13 +181,13 @@ PAIR: dict[str, Any] = {
     ],
 )
 def test_a_sequence_says_how_far_it_came_and_what_is_missing(
-    tmp_path: Path, name: str, fired: bool, value: int | None, said: str
+    tmp_path: Path, name: str, fired: bool, value: int | None, text: str
 ) -> None:
     kinds = ["good", "bad", "other", "bad", "good", "good", "bad", "bad", "good"]
     records = [record(f"p{number}", number, kind=kind) for number, kind in enumerate(kinds, 1)]
     found = why(tmp_path, PAIR, records, name)
     assert found[:2] == (fired, value)
-    assert found[2].startswith(said)
+    assert found[2].startswith(text)
 
 
 def test_a_threshold_that_fires_has_no_figure(tmp_path: Path) -> None:
@@ -196,10 +196,10 @@ def test_a_threshold_that_fires_has_no_figure(tmp_path: Path) -> None:
 
 
 def test_a_dead_letter_says_its_reason(tmp_path: Path) -> None:
-    fired, value, said = why(tmp_path, MANY, [record("p1", 0, amount="five")], "p1")
+    fired, value, found = why(tmp_path, MANY, [record("p1", 0, amount="five")], "p1")
     assert (fired, value) == (False, None)
-    assert said.startswith("the record is a dead letter: ")
-    assert "amount" in said
+    assert found.startswith("the record is a dead letter: ")
+    assert "amount" in found
 
 
 def test_the_first_of_two_with_one_id_is_what_is_judged(tmp_path: Path) -> None:

@@ -120,8 +120,8 @@ def test_where_the_stream_decides_otherwise_a_revision_says_so() -> None:
 
 def test_of_a_copy_at_which_no_rule_holds_nothing_is_compared() -> None:
     def settled(*reasons: str) -> Finding:
-        said = {**SAID, "decision": "block", "reasons": list(reasons)}
-        facts = Facts([ASK], {FIRST: IN_TIME}, {ID: [said]}, {ID: HELD}, frozenset({ID}))
+        body = {**SAID, "decision": "block", "reasons": list(reasons)}
+        facts = Facts([ASK], {FIRST: IN_TIME}, {ID: [body]}, {ID: HELD}, frozenset({ID}))
         (one,) = (each for each in findings_of(facts) if each.what == SETTLED)
         assert figures(facts)["not_compared"] == (not reasons)
         return one

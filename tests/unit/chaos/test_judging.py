@@ -111,11 +111,11 @@ def test_what_is_counted_over_several_lists_is_counted_once() -> None:
     """In the second list a name of the first comes again, one differs, and one is strange."""
     names = [str(number) for number in range(CHUNK + 10)]
     ledger = Ledger.of([(name, 1) for name in names], lambda: names)
-    told: list[int] = []
+    reported: list[int] = []
     found = [(name, 1) for name in names[:-1]] + [("0", 1), ("5", 2), ("other", 1)]
-    one = ledger.compare("s", "w", found, told.append)
+    one = ledger.compare("s", "w", found, reported.append)
     assert (one.found, one.lost, one.doubled, one.strange, one.other) == (CHUNK + 12, 1, 2, 1, 1)
-    assert told == [10]
+    assert reported == [10]
     assert one.examples == ["strange: other", "doubled: 0", "doubled: 5", f"lost: {CHUNK + 9}"]
     with pytest.raises(RuntimeError, match="twice"):
         Ledger.named(lambda: ["a", "a"])

@@ -119,9 +119,11 @@ class Project:
         judged = BacktestSpec(RuleSet.from_rules(rules), RecordedInput(config.streams, inputs))
         sink = SqliteSink(self.folder / "out" / "crossline.db", "payments")
         sink.open()
-        told = [{"event": "published", "rule_id": rule.rule_id, "version": 1, "body": rule.to_json()} for rule in rules]
+        lines = [
+            {"event": "published", "rule_id": rule.rule_id, "version": 1, "body": rule.to_json()} for rule in rules
+        ]
         for number, outcome in enumerate(outcomes(judged, self.folder / "out" / "checkpoint")):
-            rest = {"dead": outcome.dead, "late": outcome.late, "rule_events": told}
+            rest = {"dead": outcome.dead, "late": outcome.late, "rule_events": lines}
             sink.deliver(Delivery("payments", number, outcome.alerts, positions=outcome.positions, **rest))
         sink.close()
 

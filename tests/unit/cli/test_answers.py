@@ -68,8 +68,8 @@ def test_backtest_lists_what_appears_and_disappears(run: Run, capsys: Told) -> N
     text = Path("rules/large_payment.yaml").read_text()
     Path("candidate.yaml").write_text(text.replace("value: 100000", "value: 44999"))
     assert run("backtest", "--rules", "rules", *SAMPLE, "--compare", "candidate.yaml") == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.split(", ")[0] for line in told if line.startswith(("appears", "disappears"))] == [
+    reported = capsys.readouterr().out.splitlines()
+    assert [line.split(", ")[0] for line in reported if line.startswith(("appears", "disappears"))] == [
         "disappears: card_testing at p0019",
         "appears: large_payment at p0005",
         "disappears: spending at p0008",
@@ -80,19 +80,19 @@ def test_of_many_that_appear_some_are_listed_and_the_rest_counted(run: Run, caps
     every = "rule_id: every\nversion: 1\nrule_type: threshold\nsource_topic: payments\n"
     Path("every.yaml").write_text(f"{every}conditions: [{{field: amount_cents, operator: '>', value: 0}}]\n")
     assert run("backtest", "--rules", "rules", *SAMPLE, "--compare", "every.yaml") == 0
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("appear")]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("appear")]
     count = len(Path("in/2026-01-05.jsonl").read_text().splitlines())
-    assert len(told) == 6
-    assert told[-1] == f"appear: every at {count - 5} more"
+    assert len(lines) == 6
+    assert lines[-1] == f"appear: every at {count - 5} more"
 
 
 def test_backtest_marks_rules_whose_alerts_no_sink_gets(run: Run, capsys: Told) -> None:
     path = Path("rules/spending.yaml")
     path.write_text(path.read_text().rstrip() + "\n  emit_to_sink: false\n")
     assert run("backtest", "--rules", "rules", *SAMPLE) == 0
-    told = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith(("sp", "car"))}
-    assert told["spending"].endswith("no sink: emit_to_sink is false")
-    assert told["card_testing"].rstrip().endswith("the sinks")
+    body = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.startswith(("sp", "car"))}
+    assert body["spending"].endswith("no sink: emit_to_sink is false")
+    assert body["card_testing"].rstrip().endswith("the sinks")
     assert run("backtest", "--rules", "rules", *SAMPLE, "--json") == 0
     assert json.loads(capsys.readouterr().out)["recorded_only"] == ["spending"]
 
@@ -115,8 +115,8 @@ def test_backtest_takes_shared_figures_from_elsewhere(run: Run, capsys: Told, pl
 def test_where_every_record_is_a_dead_letter_the_answer_is_no(run: Run, capsys: Told, command: list[str]) -> None:
     Path("bad.jsonl").write_text("nonsense\nmore\n")
     assert run(*command, "--stream", "stream.yaml", "--input", "bad.jsonl") == 1
-    said = "every record was a dead letter, and none was judged: 2 malformed_json"
-    assert said in capsys.readouterr().err
+    text = "every record was a dead letter, and none was judged: 2 malformed_json"
+    assert text in capsys.readouterr().err
 
 
 def test_a_csv_without_the_id_says_what_it_has_and_which_separator_would_fit(run: Run, capsys: Told) -> None:
@@ -126,8 +126,8 @@ def test_a_csv_without_the_id_says_what_it_has_and_which_separator_would_fit(run
     for separator, called in ((";", "semicolons"), ("\t", "tabs")):
         Path("bad.csv").write_text(f"{separator.join(names)}\n{separator.join(row)}\n")
         assert run("backtest", "--rules", "rules", "--stream", "csv.yaml", "--input", "bad.csv") == 1
-        told = " ".join(capsys.readouterr().out.split())
-        assert f"found fields {', '.join(names)}, parted by {called}; write the file with commas" in told
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"found fields {', '.join(names)}, parted by {called}; write the file with commas" in text
     Path("bad.csv").write_text("payment,amount_cents\np1,5\n")
     assert run("backtest", "--rules", "rules", "--stream", "csv.yaml", "--input", "bad.csv") == 1
     assert "found fields payment, amount_cents" in " ".join(capsys.readouterr().out.split())
@@ -160,8 +160,8 @@ def test_a_figure_that_no_formula_reads_is_warned_of_and_costs_nothing(run: Run,
     """Also where a text in the formula is written as it is called; what it is of changes neither the key nor alerts."""
     Path("f.yaml").write_text(UNREAD)
     assert run("rules", "check", "f.yaml", "--stream", "stream.yaml") == 0
-    said = "figure spare is read by no formula; remove it, or name it in when"
-    assert f"warning: f.yaml:8: figures.spare: {said}" in capsys.readouterr().err
+    text = "figure spare is read by no formula; remove it, or name it in when"
+    assert f"warning: f.yaml:8: figures.spare: {text}" in capsys.readouterr().err
     assert run("rules", "check", "f.yaml", "--stream", "stream.yaml", "--json") == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert (warning["line"], warning["path"]) == (8, "figures.spare")
@@ -208,6 +208,6 @@ def test_show_of_an_alert_whose_value_no_line_is_of_has_the_value(run: Run, caps
     sink.deliver(Delivery("p", 0, alerts=[alert("55", operator=None, threshold=None)]))
     sink.close()
     assert run("alerts", "show", "--db", "s.db", "55") == 0
-    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "value 10" in told
-    assert not any(line.startswith("line") for line in told)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "value 10" in lines
+    assert not any(line.startswith("line") for line in lines)

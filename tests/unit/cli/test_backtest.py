@@ -69,7 +69,7 @@ def fails(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [(["--on", "spark"], "no Java in this test"), ([], "the judge fails in this test")],
     ids=["spark", "local"],
 )
@@ -78,13 +78,13 @@ def test_a_run_that_fails_leaves_what_was_there(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     options: list[str],
-    told: str,
+    text: str,
 ) -> None:
     monkeypatch.setattr(MemoryJudge, "__call__", fails)
     Path("alerts.jsonl").write_text("before")
     there = sorted(Path().iterdir())
     assert run(*options) == 1
-    assert told in capsys.readouterr().err
+    assert text in capsys.readouterr().err
     assert Path("alerts.jsonl").read_text() == "before"
     assert sorted(Path().iterdir()) == there
 
@@ -336,7 +336,7 @@ def test_what_it_says_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         (["--pipeline", "shop"], "--pipeline shop: no such file; expected a pipeline file, or, with --as-of-log"),
         (["--pipeline", "pipeline.yaml"], "pipeline.yaml names its streams already; leave one of the two out"),
@@ -344,10 +344,10 @@ def test_what_it_says_fits_the_screen(monkeypatch: pytest.MonkeyPatch, columns: 
     ],
 )
 def test_a_pipeline_is_a_file_or_the_name_of_a_log(
-    run: Run, capsys: pytest.CaptureFixture[str], options: list[str], told: str
+    run: Run, capsys: pytest.CaptureFixture[str], options: list[str], text: str
 ) -> None:
     assert run(*options) == 2
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert text in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_is_missing_is_told(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

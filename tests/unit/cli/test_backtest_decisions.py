@@ -34,8 +34,10 @@ def test_decisions_are_written_beside_alerts(run: Run, capsys: pytest.CaptureFix
     assert (figures["decisions"], figures["decisions_output"]) == ({"allow": 1, "block": 1}, "new/d.jsonl")
     decided = [json.loads(line) for line in Path("new/d.jsonl").read_text().splitlines()]
     alerts = {alert["alert_id"]: alert for alert in map(json.loads, Path("alerts.jsonl").read_text().splitlines())}
-    told = sorted((each["decision"], each["score"], [why["rule_id"] for why in each["reasons"]]) for each in decided)
-    assert told == [("allow", 20, ["large_payment"]), ("block", 60, ["card_testing"])]
+    reported = sorted(
+        (each["decision"], each["score"], [why["rule_id"] for why in each["reasons"]]) for each in decided
+    )
+    assert reported == [("allow", 20, ["large_payment"]), ("block", 60, ["card_testing"])]
     for each in decided:
         assert all(alerts[why["alert_id"]]["record_id"] == each["record_id"] for why in each["reasons"])
 
@@ -52,7 +54,7 @@ def test_of_a_pipeline_that_tells_all_it_writes_all(run: Run, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         (["--decisions", "d.jsonl"], "found no policy; name its file with --policy"),
         (["--policy", "policy.yaml"], "nothing is decided without --decisions FILE"),
@@ -61,9 +63,9 @@ def test_of_a_pipeline_that_tells_all_it_writes_all(run: Run, capsys: pytest.Cap
         (["--policy", "bad.yaml", "--decisions", "d.jsonl"], "bad.yaml:2: version"),
     ],
 )
-def test_what_is_refused(run: Run, capsys: pytest.CaptureFixture[str], options: list[str], told: str) -> None:
+def test_what_is_refused(run: Run, capsys: pytest.CaptureFixture[str], options: list[str], text: str) -> None:
     Path("bad.yaml").write_text("schema_version: 1\nversion: none\n")
     assert run(*options) == 2
-    assert told in capsys.readouterr().err
+    assert text in capsys.readouterr().err
     assert Path("policy.yaml").read_text() == POLICY
     assert not Path("d.jsonl").exists()

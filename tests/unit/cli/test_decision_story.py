@@ -28,6 +28,6 @@ def test_a_reason_names_its_alert(more: dict[str, Any], line: str) -> None:
         "event_time": "t",
         "reasons": [{**REASON, **more}],
     }
-    said = list(_decision_rows(decision))
-    assert ("because", "often@2 asks for step_up (score 40): m") in said
-    assert said[said.index(("because", "often@2 asks for step_up (score 40): m")) + 1] == ("", line)
+    body = list(_decision_rows(decision))
+    assert ("because", "often@2 asks for step_up (score 40): m") in body
+    assert body[body.index(("because", "often@2 asks for step_up (score 40): m")) + 1] == ("", line)

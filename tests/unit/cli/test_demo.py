@@ -98,7 +98,7 @@ def test_links_files_and_what_holds_the_working_directory_are_refused(
     inside = folder / "rules"
     monkeypatch.chdir(inside)
     monkeypatch.setenv("HOME", str(folder / "out"))
-    for wrong, said in (
+    for wrong, found in (
         (tmp_path / "link", "is a link"),
         (tmp_path / "file", "is a file"),
         (folder, "holds it"),
@@ -107,7 +107,7 @@ def test_links_files_and_what_holds_the_working_directory_are_refused(
         ("/", "holds it"),
     ):
         assert laid(wrong) == 2
-        assert said in capsys.readouterr().err
+        assert found in capsys.readouterr().err
     assert names(folder) == before
     monkeypatch.chdir("/")
     assert laid(folder) == 2

@@ -72,16 +72,16 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
     assert json.loads(started.read_text()) == {"started_ms": before, "chunk_records": 500}
     assert after.serve is not None
     assert after.serve.cases.money is not None
-    said = capfd.readouterr().err
-    assert f"http://{config.serve.place}/" in said
-    _two_people(Path(config.serve.users), said, open_=after.serve.open)
+    found = capfd.readouterr().err
+    assert f"http://{config.serve.place}/" in found
+    _two_people(Path(config.serve.users), found, open_=after.serve.open)
 
 
-def _two_people(users: Path, said: str, *, open_: bool) -> None:
+def _two_people(users: Path, text: str, *, open_: bool) -> None:
     """Both log in with what was shown, and neither may write a rule and approve it too."""
     assert not open_, "where all are anybody, nobody is a second person"
     file = UserFile(users)
-    shown = {words[0]: words[1] for line in said.splitlines() if (words := line.split())[:1] in PEOPLE_SHOWN}
+    shown = {words[0]: words[1] for line in text.splitlines() if (words := line.split())[:1] in PEOPLE_SHOWN}
     scopes = {}
     for name, password in shown.items():
         user = file.find(name)

@@ -89,5 +89,5 @@ def test_all_are_compiled_at_the_lowest_priority(
 
     monkeypatch.setattr(kernel_warmup, "warm", compiles)
     kernel_warmup.main(["--beside"])
-    said = capsys.readouterr().err
-    assert said == "compiling the other kernels beside, at low priority\nall kernels are compiled, after 71 s\n"
+    found = capsys.readouterr().err
+    assert found == "compiling the other kernels beside, at low priority\nall kernels are compiled, after 71 s\n"

@@ -43,8 +43,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inputs = [
         word for name, each in config["sources"].items() for word in ("--input", f"{name}={folder / each['path']}")
     ]
-    told = ["--pipeline", str(folder / "pipeline.yaml"), *inputs, "--output", str(folder / "alerts.jsonl")]
-    assert run_command(["backtest", *told, "--json"]) == 0
+    lines = ["--pipeline", str(folder / "pipeline.yaml"), *inputs, "--output", str(folder / "alerts.jsonl")]
+    assert run_command(["backtest", *lines, "--json"]) == 0
     alerts = [json.loads(line) for line in (folder / "alerts.jsonl").read_text().splitlines()]
     (folder / "out").mkdir(exist_ok=True)
     sink = SqliteSink(folder / "out/crossline.db", config["name"])
@@ -63,8 +63,8 @@ def asked(project: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., An
         alert_id = [each["alert_id"] for each in alerts if each["rule_id"] == rule_id][-1]
         capsys.readouterr()
         code = run_command(["alerts", what, alert_id, "--pipeline", str(project / "pipeline.yaml"), "--json"])
-        out, said = capsys.readouterr()
-        return json.loads(out) if code == 0 else said
+        out, found = capsys.readouterr()
+        return json.loads(out) if code == 0 else found
 
     return ask
 
@@ -97,6 +97,6 @@ def test_an_absence_says_until_when_it_waited(asked: Callable[..., Any]) -> None
 
 def test_what_reads_the_hits_of_other_rules_says_why_it_is_not_judged_again(asked: Callable[..., Any]) -> None:
     for what in ("evidence", "counterfactuals"):
-        said = asked(what, "low_reputation_user")
-        assert "rule low_reputation_user reads rule:hashtag_velocity" in said
-        assert "Traceback" not in said
+        found = asked(what, "low_reputation_user")
+        assert "rule low_reputation_user reads rule:hashtag_velocity" in found
+        assert "Traceback" not in found

@@ -81,8 +81,8 @@ def test_a_table_worked_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     }
     first = pq.read_table("out/t.parquet").column("event_time")[0].as_py()
     assert first == dt.datetime(1970, 1, 1, 0, 1, 40, tzinfo=dt.UTC)
-    said = json.loads(capsys.readouterr().out)
-    assert said == {
+    body = json.loads(capsys.readouterr().out)
+    assert body == {
         "records": 9,
         "rows": 6,
         "figures": {
@@ -99,14 +99,14 @@ def test_a_table_worked_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_it_says_to_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([*COMMAND, "--output", "t.parquet"]) == 0
-    said = capsys.readouterr().out
+    found = capsys.readouterr().out
     for text in (
         "9 records, 6 rows in t.parquet",
         "spent: 1 integers beyond 64 bits",
         "not in the table: 1 duplicate_id",
     ):
-        assert text in said
-    assert "late records, not in the table: 2" in said
+        assert text in found
+    assert "late records, not in the table: 2" in found
 
 
 def test_a_folder_has_tables_and_shared_figures_and_rules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,14 +118,14 @@ def test_a_folder_has_tables_and_shared_figures_and_rules(capsys: pytest.Capture
     Path("folder/shops.yaml").write_text("".join(f"- {each}" for each in shops))
     Path("folder/gone.yaml").write_text(shops[0].replace("shops", "gone").replace("active", "retired"))
     assert run_command([*COMMAND, "--figures", "folder", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["figures"]["shops"] == {"missing": 1, "version": 2}
-    assert "gone" not in said["figures"]
+    body = json.loads(capsys.readouterr().out)
+    assert body["figures"]["shops"] == {"missing": 1, "version": 2}
+    assert "gone" not in body["figures"]
     assert pq.read_table("figures.parquet").column("shops").to_pylist() == [1, 1, 2, None, 2, 2, 1]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (FIGURES + "---\n" + FIGURES, ["figures.yaml:12: [1].figures.tries", "figures.yaml:4 has another"]),
         (
@@ -143,12 +143,12 @@ def test_a_folder_has_tables_and_shared_figures_and_rules(capsys: pytest.Capture
     ],
     ids=["twice", "two streams", "a rule", "nothing", "retired", "a list"],
 )
-def test_what_it_refuses(capsys: pytest.CaptureFixture[str], text: str, told: list[str]) -> None:
+def test_what_it_refuses(capsys: pytest.CaptureFixture[str], text: str, reported: list[str]) -> None:
     Path("figures.yaml").write_text(text)
     assert run_command(COMMAND) == 2
-    said = capsys.readouterr().err
-    for part in told:
-        assert part in said
+    found = capsys.readouterr().err
+    for part in reported:
+        assert part in found
     assert not Path("figures.parquet").exists()
 
 
@@ -163,8 +163,8 @@ def test_on_the_ingest_clock_nothing_is_too_late(capsys: pytest.CaptureFixture[s
     """Windows are of ingest times: f, which the log has after e, has the clock of 133, before that of e."""
     Path("figures.yaml").write_text(FIGURES.replace("allowed_lateness: 10s", "time_mode: processing_time"))
     assert run_command([*COMMAND, "--output", "t.parquet", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["records"], said["rows"], said["late_records"]) == (9, 7, 0)
+    body = json.loads(capsys.readouterr().out)
+    assert (body["records"], body["rows"], body["late_records"]) == (9, 7, 0)
     assert {name: row[0] for name, row in rows("t.parquet").items()} == {
         "a": 1,
         "b": 1,
@@ -201,8 +201,8 @@ def test_figures_of_another_stream_are_as_of_the_record(capsys: pytest.CaptureFi
     assert run_command(COMMAND) == 2
     assert "found none of stream labels" in capsys.readouterr().err
     assert run_command([*COMMAND, "--input", "labels=labels.jsonl", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["records"], said["rows"], said["late_records"], said["figures"]["frauds"]) == (9, 6, 2, {"missing": 1})
+    body = json.loads(capsys.readouterr().out)
+    assert (body["records"], body["rows"], body["late_records"], body["figures"]["frauds"]) == (9, 6, 2, {"missing": 1})
     rows = pq.read_table("figures.parquet").to_pylist()
     assert {row["record_id"]: (row["frauds"], row["tries"]) for row in rows} == {
         "a": (0, 1),
@@ -288,8 +288,8 @@ def test_risk_scores_are_those_of_the_rules(capsys: pytest.CaptureFixture[str]) 
     """A very late record adds its hits, and has no figures of its own."""
     Path("figures.yaml").write_text(RISK)
     Path("rules.yaml").write_text(RULES)
-    told = [*COMMAND, "--output", "t.parquet", "--rules", "rules.yaml"]
-    assert run_command(told) == 0, capsys.readouterr().err
+    lines = [*COMMAND, "--output", "t.parquet", "--rules", "rules.yaml"]
+    assert run_command(lines) == 0, capsys.readouterr().err
     found = {row["record_id"]: (row["risk"], row["tries"]) for row in pq.read_table("t.parquet").to_pylist()}
     # odd hits a (at 100), f (125, in time) and e (125, very late); often hits c (at 130).
     assert found == {
@@ -313,7 +313,7 @@ def test_a_risk_score_without_its_rules(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         ([], "Missing option '--input'"),
         (["--follow"], "--follow: found no --pipeline"),
@@ -321,13 +321,13 @@ def test_a_risk_score_without_its_rules(capsys: pytest.CaptureFixture[str]) -> N
         (["--drain", "--input", "in.jsonl"], "--drain: found no --follow"),
     ],
 )
-def test_options_that_do_not_go_together(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_do_not_go_together(options: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["figures", "--figures", "figures.yaml", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("there", "said"), [("file", "expected a folder"), ("others", "Parquet files without")])
-def test_what_is_not_followed_into(there: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("there", "text"), [("file", "expected a folder"), ("others", "Parquet files without")])
+def test_what_is_not_followed_into(there: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     if there == "file":
         Path("table").write_text("mine")
     else:
@@ -341,5 +341,5 @@ def test_what_is_not_followed_into(there: str, said: str, capsys: pytest.Capture
     Path("rules").mkdir()
     given = ["--figures", "figures.yaml", "--pipeline", "pipeline.yaml", "--output", "table"]
     assert run_command(["figures", *given, "--follow", "--drain"]) == 2
-    assert said in capsys.readouterr().err
+    assert text in capsys.readouterr().err
     assert [path.name for path in Path().rglob("*.parquet")] == (["other.parquet"] if there == "others" else [])

@@ -62,22 +62,22 @@ def test_a_group_alone_says_once_what_there_is(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     assert run_command(path) == 2
-    told = "".join(capsys.readouterr())
-    assert (told.count("Usage:"), told.count("Commands")) == (1, 1)
+    text = "".join(capsys.readouterr())
+    assert (text.count("Usage:"), text.count("Commands")) == (1, 1)
 
 
 def test_wrong_use_is_one_line_that_names_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, said in (
+    for arguments, text in (
         (["alerts", "list", "--limit", "x"], "Invalid value for '--limit'"),
         (["alerts", "list", "--limits", "1"], "No such option"),
         (["alert"], "No such command 'alert'"),
         (["init"], "Missing argument"),
     ):
         assert run_command(arguments) == 2
-        told = capsys.readouterr().err
-        assert told.startswith(f"error: {said}")
-        assert told.endswith(" --help\n")
-        assert told.count("\n") == 1
+        reported = capsys.readouterr().err
+        assert reported.startswith(f"error: {text}")
+        assert reported.endswith(" --help\n")
+        assert reported.count("\n") == 1
 
 
 def test_every_command_can_say_it_in_json() -> None:

@@ -100,10 +100,10 @@ def test_what_is_no_hold_is_refused_and_nothing_is_written(project: Path) -> Non
         (("--stream", "nope"), "found stream nope; expected one of payments"),
         (("--key", "device=x"), "found device=x; expected a whole number, as the field has"),
     ]
-    for more, said in wrong:
+    for more, shown in wrong:
         done = run(*PLACE, *more)
         assert isinstance(done.exception, PermanentError | UsageError), done.output
-        assert said in str(done.exception)
+        assert shown in str(done.exception)
     done = run("release", ID, "--reason", "x")
     assert "expected one that is taken up: see crossline holds list" in str(done.exception)
     assert "of files in a folder who owns them counts" in str(run(*PLACE, "--as", "bob").exception)

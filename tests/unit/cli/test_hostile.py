@@ -167,12 +167,12 @@ def test_hostile_values_end_in_a_line(run: Callable[[list[str]], tuple[int, str,
     for command, option, value in cases(*VALUES[kind]):
         arguments = [*command.split(), *option.split(), value]
         code, out, err = run(arguments)
-        told = f"{' '.join(arguments)!a:.200}: {code} {err!a:.400}"
-        assert code in {0, 1, 2}, told
-        assert "Traceback" not in err + out, told
+        text = f"{' '.join(arguments)!a:.200}: {code} {err!a:.400}"
+        assert code in {0, 1, 2}, text
+        assert "Traceback" not in err + out, text
         if code == 2:
-            assert "error: " in err or "Usage:" in err + out, told
-        assert "\x1b" not in err + out, told
+            assert "error: " in err or "Usage:" in err + out, text
+        assert "\x1b" not in err + out, text
 
 
 @pytest.mark.parametrize("command", ["alerts list --pipeline", "doctor --pipeline", "run"])

@@ -88,9 +88,9 @@ def test_the_records_hold_what_the_readme_promises(tmp_path: Path) -> None:
 
 
 def test_json_names_the_files(tmp_path: Path) -> None:
-    said = json.loads(run(str(tmp_path), "--json").stdout)
-    assert said["directory"] == str(tmp_path)
-    assert "pipeline.yaml" in said["files"]
+    body = json.loads(run(str(tmp_path), "--json").stdout)
+    assert body["directory"] == str(tmp_path)
+    assert "pipeline.yaml" in body["files"]
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

@@ -115,5 +115,5 @@ def test_history_has_the_lists_that_a_rule_refers_to(shop: Path) -> None:
         "cards",
         "cards",
     ]
-    said = run("rules", "history", "--all").stdout
-    assert all(each in said for each in ("list changed", "list cards", "2026-01-01T12:00:04.501Z", "the beginning"))
+    found = run("rules", "history", "--all").stdout
+    assert all(each in found for each in ("list changed", "list cards", "2026-01-01T12:00:04.501Z", "the beginning"))

@@ -62,10 +62,10 @@ def test_a_release_is_taken_up_and_stands_in_the_history(project: Path) -> None:
     assert [(row["key"], row["who"], row["text"], row["effective_from"]) for row in released] == [
         ({"account": "a1", "device": "7"}, me, "the customer called", "2026-01-01T00:00:01.000Z")
     ]
-    said = run("history", "burst").stdout
-    assert "released" in said
-    assert "account=a1, device=7" in said
-    assert "the customer called" in said
+    found = run("history", "burst").stdout
+    assert "released" in found
+    assert "account=a1, device=7" in found
+    assert "the customer called" in found
     assert lines(run("release", "burst", *A1, "--reason", "again", "--json")) == [
         {"rule_id": "burst", "released": {"account": "a1", "device": "7"}, "reason": "again", "who": me}
     ]
@@ -81,8 +81,8 @@ def test_what_cannot_be_released_is_told_at_once(project: Path) -> None:
         (("burst", *A1, "--reason", " "), UsageError, "found no reason"),
         (("burst", *A1, "--reason", "x", "--as", "bob"), UsageError, "of files in a folder who owns them counts"),
     ]
-    for arguments, error, said in wrong:
-        with pytest.raises(error, match=said):
+    for arguments, error, found in wrong:
+        with pytest.raises(error, match=found):
             run("release", *arguments)
     assert not (project / "rules/.releases").exists()
     assert run("release", "burst", *A1).exit_code == 2

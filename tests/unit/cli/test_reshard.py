@@ -56,9 +56,9 @@ def test_a_checkpoint_gets_other_shards(pipeline: Path, checkpoint: Path) -> Non
     parcel.write_bytes(b"{}")
     others = {path: path.read_bytes() for path in checkpoint.rglob("*") if path.is_file() and "state" not in path.parts}
     result = CliRunner().invoke(app, ["reshard", str(pipeline), "--shards", "5", "--json"])
-    told = json.loads(result.stdout)
+    body = json.loads(result.stdout)
     size = sum(path.stat().st_size for path in checkpoint.glob("state/shard-*/*.seg"))
-    assert {**told, "bytes": told["bytes"] >= size} == {
+    assert {**body, "bytes": body["bytes"] >= size} == {
         "checkpoint": str(checkpoint),
         "shards": 5,
         "before": 3,

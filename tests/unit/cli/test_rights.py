@@ -28,21 +28,21 @@ def rights(path: Path) -> str:
     return f"{stat.S_IMODE(path.stat().st_mode):o}"
 
 
-def generated(root: Path, said: str | None) -> tuple[str, set[str]]:
+def generated(root: Path, text: str | None) -> tuple[str, set[str]]:
     """Rights of a folder and of the files in it, with records that were made."""
     folder = root / "made" / "below"
-    done = command("generate", "tx", "--records", "10", "--files", "2", "--output", str(folder), said=said)
+    done = command("generate", "tx", "--records", "10", "--files", "2", "--output", str(folder), said=text)
     assert done.returncode == 0, done.stderr
     return rights(folder), {rights(path) for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
-    ("said", "folder", "file"), [(None, "700", "600"), ("027", "750", "640"), ("0022", "755", "644")]
+    ("text", "folder", "file"), [(None, "700", "600"), ("027", "750", "640"), ("0022", "755", "644")]
 )
 def test_records_are_for_this_account_alone_unless_told(
-    tmp_path: Path, said: str | None, folder: str, file: str
+    tmp_path: Path, text: str | None, folder: str, file: str
 ) -> None:
-    assert generated(tmp_path, said) == (folder, {file})
+    assert generated(tmp_path, text) == (folder, {file})
 
 
 def test_what_is_there_keeps_its_rights(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_a_project_is_for_people_to_share(tmp_path: Path) -> None:
     assert rights(tmp_path / "shop" / "pipeline.yaml") == "644"
 
 
-@pytest.mark.parametrize("said", ["", "77", "777", "0o77", "abc", "700", "08", "0777"])
-def test_no_mask_is_refused(said: str) -> None:
-    done = command("generate", "tx", "--records", "10", said=said)
+@pytest.mark.parametrize("text", ["", "77", "777", "0o77", "abc", "700", "08", "0777"])
+def test_no_mask_is_refused(text: str) -> None:
+    done = command("generate", "tx", "--records", "10", said=text)
     assert done.returncode == 2
     assert "CROSSLINE_UMASK is " in done.stderr
     assert "077 (nobody else reads what a run writes, as without it)" in done.stderr

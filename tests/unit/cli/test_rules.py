@@ -148,13 +148,13 @@ def test_show_tells_since_when_a_version_judges(project: Path) -> None:
     pipeline_runs(NOW_MS)
     (project / "rules/large.yaml").write_text(LARGE.replace("version: 1", "version: 2"), encoding="utf-8")
     pipeline_runs(NOW_MS)
-    said = run("show", "large").stdout
-    assert said.startswith(
+    found = run("show", "large").stdout
+    assert found.startswith(
         "large version 2, threshold, active, in large.yaml:2\n"
         "judges records ingested from 2026-01-01T00:00:00.000Z on\n\nrule_id: large\nversion: 2\n"
     )
-    said = run("show", "large", "--version", "1").stdout
-    assert "judges records ingested from the beginning until 2026-01-01T00:00:00.000Z\n" in said
+    found = run("show", "large", "--version", "1").stdout
+    assert "judges records ingested from the beginning until 2026-01-01T00:00:00.000Z\n" in found
     (row,) = lines(run("show", "large", "--version", "1", "--json"))
     assert row["judges"] == [{"from": None, "until": "2026-01-01T00:00:00.000Z", "kind": "active"}]
     with pytest.raises(PermanentError, match="found no rule larg; expected large; did you mean large"):
@@ -174,9 +174,9 @@ def test_history_has_refusals_too(project: Path) -> None:
         ("published", "2026-01-01T00:00:00.000Z"),
         ("refused", "2026-01-01T00:00:01.000Z"),
     ]
-    said = run("history", "--all").stdout
-    assert "version 1 is published with another body; set version: 2" in said
-    assert [line.split()[1] for line in said.splitlines() if line.startswith("2026")] == [
+    found = run("history", "--all").stdout
+    assert "version 1 is published with another body; set version: 2" in found
+    assert [line.split()[1] for line in found.splitlines() if line.startswith("2026")] == [
         "published",
         "published",
         "started",
@@ -278,11 +278,11 @@ def test_retired_is_the_end_also_before_a_pipeline_has_taken_it_up(project: Path
     """What stands in the file counts, as it does where a pipeline runs: else a restart decides what may follow."""
     pipeline_runs(NOW_MS)
     run("set-status", "large", "retired")
-    told = r"large is retired in rules/large\.yaml, which no pipeline has taken up yet, and cannot become active; "
-    with pytest.raises(PermanentError, match=told + "expected no other status; publish a new version"):
+    text = r"large is retired in rules/large\.yaml, which no pipeline has taken up yet, and cannot become active; "
+    with pytest.raises(PermanentError, match=text + "expected no other status; publish a new version"):
         run("set-status", "large", "active")
     (project / "large.yaml").write_text(LARGE, encoding="utf-8")
-    with pytest.raises(PermanentError, match=told):
+    with pytest.raises(PermanentError, match=text):
         run("publish", "large.yaml")
     assert "status: retired" in (project / "rules/large.yaml").read_text(encoding="utf-8")
     pipeline_runs(NOW_MS + 1_000)
@@ -332,11 +332,11 @@ def test_lists_and_history_fit_the_screen(project: Path, monkeypatch: pytest.Mon
     pipeline_runs(NOW_MS + 1_000)
     monkeypatch.setenv("COLUMNS", str(columns))
     for arguments in (["list"], ["history", "--all"]):
-        said = run(*arguments).stdout
-        assert max(map(len, said.splitlines())) <= columns
-        assert {"large", "small"} <= set(said.split())
-        assert "…" not in said
-    assert "version 1 is published with another body; set version: 2" in " ".join(said.split())
+        found = run(*arguments).stdout
+        assert max(map(len, found.splitlines())) <= columns
+        assert {"large", "small"} <= set(found.split())
+        assert "…" not in found
+    assert "version 1 is published with another body; set version: 2" in " ".join(found.split())
 
 
 PIPELINE = """\

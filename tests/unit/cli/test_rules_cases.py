@@ -42,9 +42,9 @@ def results(capsys: pytest.CaptureFixture[str], path: str = "rules") -> tuple[in
 
 def test_the_cases_of_a_new_project_pass(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_cases() == 0
-    said = capsys.readouterr()
-    assert "five small payments within a minute" in said.out
-    assert "2 cases, 0 failed" in said.err
+    found = capsys.readouterr()
+    assert "five small payments within a minute" in found.out
+    assert "2 cases, 0 failed" in found.err
 
 
 def test_a_case_says_all_that_differs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_a_record_that_does_not_fit_or_comes_too_late_fails_its_case(
 
 
 @pytest.mark.parametrize(
-    ("case", "said"),
+    ("case", "text"),
     [
         ({"name": "x", "records": [], "hits": []}, "cases[0].records"),
         ({"name": "x", "records": [{"payment_id": "p"}]}, "cases[0].hits"),
@@ -131,13 +131,13 @@ def test_a_record_that_does_not_fit_or_comes_too_late_fails_its_case(
     ],
 )
 def test_a_file_that_is_no_file_of_cases_is_refused_with_its_place(
-    project: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any], said: str
+    project: Path, capsys: pytest.CaptureFixture[str], case: dict[str, Any], text: str
 ) -> None:
     put(case)
     assert run_cases(path="rules/large_payment.yaml") == 2
-    told = capsys.readouterr().err
-    assert "rules/large_payment.cases.yaml:" in told
-    assert said in told
+    reported = capsys.readouterr().err
+    assert "rules/large_payment.cases.yaml:" in reported
+    assert text in reported
 
 
 def test_strange_streams_and_rules_fail_their_case(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,10 +154,10 @@ def test_a_proof_is_run_again_and_says_the_same_or_what_differs(
     day = project / "in/2026-03-03.jsonl"
     day.write_text(day.read_text().replace("300", "100"))
     assert run_command(again) == 1
-    said = json.loads(capsys.readouterr().out)
-    assert said["result"] == "differs"
-    assert [each["what"] for each in said["differences"]] == ["data", "result", "alerts", "alerts of each day"]
-    assert said["differences"][3] == {"what": "alerts of each day", "proof": [2, 3, 1], "again": [2, 3, 0]}
+    content = json.loads(capsys.readouterr().out)
+    assert content["result"] == "differs"
+    assert [each["what"] for each in content["differences"]] == ["data", "result", "alerts", "alerts of each day"]
+    assert content["differences"][3] == {"what": "alerts of each day", "proof": [2, 3, 1], "again": [2, 3, 0]}
     changed = json.loads(proof.read_text())
     changed["text"] = changed["text"].replace("300", "400")
     proof.write_text(json.dumps(changed))

@@ -26,8 +26,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     def ran(*options: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run_command([*COMMAND, *options]) == code
-        told = capsys.readouterr()
-        return told.err if code else told.out
+        reported = capsys.readouterr()
+        return reported.err if code else reported.out
 
     return ran
 
@@ -39,14 +39,14 @@ def test_what_fires(run: Callable[..., str]) -> None:
 
 
 def test_why_a_rule_did_not_fire(run: Callable[..., str]) -> None:
-    told = [json.loads(line) for line in run("--record", "p0008", "--json").splitlines()]
-    assert [(each["rule_id"], each["fired"], each["value"]) for each in told] == [
+    lines = [json.loads(line) for line in run("--record", "p0008", "--json").splitlines()]
+    assert [(each["rule_id"], each["fired"], each["value"]) for each in lines] == [
         ("card_testing", False, None),
         ("large_payment", True, None),
         ("spending", True, 234_900),
     ]
-    assert told[0]["why"] == "found channel transfer; expected channel == card"
-    assert told[2]["why"] == told[2]["alert"]["message"]
+    assert lines[0]["why"] == "found channel transfer; expected channel == card"
+    assert lines[2]["why"] == lines[2]["alert"]["message"]
 
 
 def test_a_rule_that_is_a_draft_is_tried(run: Callable[..., str]) -> None:
@@ -65,15 +65,15 @@ def test_a_pipeline_file_names_the_streams(run: Callable[..., str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "text"),
     [
         (("--record", "p9999"), "error: record 'p9999' is not in the sample"),
         (("--input", "none/*.jsonl"), "error: no file matches"),
         (("--pipeline", "pipeline.yaml"), "error: --stream stream.yaml: "),
     ],
 )
-def test_what_is_refused(run: Callable[..., str], options: tuple[str, ...], said: str) -> None:
-    assert run(*options, code=2).startswith(said)
+def test_what_is_refused(run: Callable[..., str], options: tuple[str, ...], text: str) -> None:
+    assert run(*options, code=2).startswith(text)
 
 
 def test_a_rule_with_errors_is_told_with_its_line(run: Callable[..., str]) -> None:
@@ -82,9 +82,9 @@ def test_a_rule_with_errors_is_told_with_its_line(run: Callable[..., str]) -> No
 
 
 def test_near_misses_tell_what_was_missing(run: Callable[..., str]) -> None:
-    said = run()
-    assert "found amount_cents 45,000; expected amount_cents > 100000: 55,000 is missing" in said
-    told = [json.loads(line) for line in run("--json").splitlines()]
-    (large,) = [each["near"] for each in told if each["rule_id"] == "large_payment"]
+    found = run()
+    assert "found amount_cents 45,000; expected amount_cents > 100000: 55,000 is missing" in found
+    lines = [json.loads(line) for line in run("--json").splitlines()]
+    (large,) = [each["near"] for each in lines if each["rule_id"] == "large_payment"]
     assert [(each["record_id"], each["value"], each["missing"]) for each in large] == [("p0005", 45_000, 55_000)]
     assert "near" not in json.loads(run("--json", "--no-near").splitlines()[0])

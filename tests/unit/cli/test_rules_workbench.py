@@ -37,24 +37,24 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     def ran(*options: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run_command(["rules", *options]) == code
-        told = capsys.readouterr()
-        return told.err if code == 2 else told.out
+        reported = capsys.readouterr()
+        return reported.err if code == 2 else reported.out
 
     return ran
 
 
-def rows(said: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in said.splitlines()]
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_explain_says_what_rules_mean(run: Run) -> None:
-    said = run("explain", "rules", *HERE)
+    found = run("explain", "rules", *HERE)
     assert (
-        "It looks at each payment where amount_cents > 100000 and channel == transfer. Each of them is a hit." in said
+        "It looks at each payment where amount_cents > 100000 and channel == transfer. Each of them is a hit." in found
     )
-    assert "It keeps nothing of the past." in said
-    assert "payments by account_id, on event time" in said
-    assert [line.split(maxsplit=2)[2].strip() for line in said.splitlines() if "shared with" in line] == [
+    assert "It keeps nothing of the past." in found
+    assert "payments by account_id, on event time" in found
+    assert [line.split(maxsplit=2)[2].strip() for line in found.splitlines() if "shared with" in line] == [
         "spending",
         "card_testing",
     ]
@@ -64,20 +64,20 @@ def test_explain_says_what_a_hold_keeps_where_its_rule_keeps_nothing(run: Run) -
     large = Path("rules/large_payment.yaml")
     held = large.read_text(encoding="utf-8").rstrip() + "\n  entity: account_id\n  hold: 5m\n"
     large.write_text(held, encoding="utf-8")
-    said = run("explain", "rules", *HERE, "--rule", "large_payment")
-    assert "It keeps nothing of the past, but for what its hold needs: records for 5 min." in said
+    found = run("explain", "rules", *HERE, "--rule", "large_payment")
+    assert "It keeps nothing of the past, but for what its hold needs: records for 5 min." in found
 
 
 def test_explain_measures_on_a_sample(run: Run) -> None:
-    told = rows(run("explain", "rules", *SAMPLE, "--rule", "spending", "--cost", "--json"))
-    assert told[0]["rule_id"] == "spending"
-    (keeps,) = told[0]["keeps"]
+    body = rows(run("explain", "rules", *SAMPLE, "--rule", "spending", "--cost", "--json"))
+    assert body[0]["rule_id"] == "spending"
+    (keeps,) = body[0]["keeps"]
     lines = [json.loads(line) for line in Path("in/2026-01-05.jsonl").read_text().splitlines()]
     accounts = [each["account_id"] for each in lines]
     assert (keeps["records"], keeps["keys"]) == (len(accounts), len(set(accounts)))
     assert keeps["bytes"] > 0
-    assert {"ns_a_record", "noise_ns", "above_noise"} <= told[1].keys()
-    assert told[2].keys() == {"all_rules_ns", "no_rules_ns"}
+    assert {"ns_a_record", "noise_ns", "above_noise"} <= body[1].keys()
+    assert body[2].keys() == {"all_rules_ns", "no_rules_ns"}
 
 
 def test_explain_refuses(run: Run) -> None:
@@ -90,11 +90,11 @@ def test_lint_tells_where_what_why_and_what_to_do(run: Run) -> None:
     rule = Path("rules/spending.yaml")
     rule.write_text(rule.read_text().replace("aggregation_type: sum", "aggregation_type: count").replace('">"', '"<"'))
     rule.write_text(rule.read_text().replace("aggregation_threshold: 200000", "aggregation_threshold: 0.5"))
-    said = run("lint", "rules", *HERE, code=1)
-    assert "rules/spending.yaml:" in said
-    assert "never true, rule spending: count of amount_cents, which is at least 1, < 0.5 can never hold" in said
-    (told,) = rows(run("lint", "rules", *HERE, "--json", code=1))
-    assert (told["kind"], told["path"]) == ("never_true", "[0].aggregation_threshold")
+    found = run("lint", "rules", *HERE, code=1)
+    assert "rules/spending.yaml:" in found
+    assert "never true, rule spending: count of amount_cents, which is at least 1, < 0.5 can never hold" in found
+    (body,) = rows(run("lint", "rules", *HERE, "--json", code=1))
+    assert (body["kind"], body["path"]) == ("never_true", "[0].aggregation_threshold")
     assert run("lint", "rules", *HERE, "--ignore", "never_true") == ""
     assert run("lint", "rules", *HERE, "--rule", "large_payment") == ""
 
@@ -106,9 +106,9 @@ def test_lint_shows_keys_that_are_nearly_one_a_record(run: Run) -> None:
         for n in range(1_200)
     ]
     Path("many.jsonl").write_text("".join(json.dumps(each) + "\n" for each in made))
-    (told,) = rows(run("lint", "rules", *HERE, "--input", "many.jsonl", "--rule", "spending", "--json", code=1))
-    assert told["kind"] == "unbounded_key"
-    assert told["what"] == "the sample has 1,200 keys for the 1,200 records that enter"
+    (body,) = rows(run("lint", "rules", *HERE, "--input", "many.jsonl", "--rule", "spending", "--json", code=1))
+    assert body["kind"] == "unbounded_key"
+    assert body["what"] == "the sample has 1,200 keys for the 1,200 records that enter"
 
 
 def candidate(line: str, new: str, name: str = "large_payment") -> str:
@@ -126,14 +126,14 @@ def test_compare_tells_what_only_one_catches(run: Run) -> None:
     other = candidate("value: 100000", "value: 40000")
     Path("labels.csv").write_text("payment_id,is_fraud\np0008,1\np0001,0\n")
     command = ("compare", "rules/large_payment.yaml", other, *SAMPLE)
-    (told,) = rows(run(*command, "--labels", "labels.csv", "--amount", "amount_cents", "--json"))
-    assert (told["a"]["alerts"], told["a"]["only"], told["a"]["precision"], told["a"]["recall"]) == (1, 0, 1.0, 1.0)
-    assert (told["b"]["alerts"], told["b"]["shared"], told["b"]["only"], told["b"]["precision"]) == (2, 1, 1, 0.5)
+    (body,) = rows(run(*command, "--labels", "labels.csv", "--amount", "amount_cents", "--json"))
+    assert (body["a"]["alerts"], body["a"]["only"], body["a"]["precision"], body["a"]["recall"]) == (1, 0, 1.0, 1.0)
+    assert (body["b"]["alerts"], body["b"]["shared"], body["b"]["only"], body["b"]["precision"]) == (2, 1, 1, 0.5)
     lines = {each["payment_id"]: each for each in rows(Path("in/2026-01-05.jsonl").read_text())}
-    (alone,) = told["b"]["examples"]
-    assert told["b"]["money_caught"] == lines["p0008"]["amount_cents"]
-    assert told["b"]["money_false"] == lines[alone["record_id"]]["amount_cents"]
-    assert told["rules"] == {"large_payment": {"both": 1, "appear": 1, "disappear": 0}}
+    (alone,) = body["b"]["examples"]
+    assert body["b"]["money_caught"] == lines["p0008"]["amount_cents"]
+    assert body["b"]["money_false"] == lines[alone["record_id"]]["amount_cents"]
+    assert body["rules"] == {"large_payment": {"both": 1, "appear": 1, "disappear": 0}}
     assert alone["record_id"] in run(*command)
 
 
@@ -141,8 +141,8 @@ def test_compare_takes_versions_of_a_file_and_of_the_log(run: Run) -> None:
     both = Path("both.yaml")
     other = Path(candidate("value: 100000", "value: 40000"))
     both.write_text(Path("rules/large_payment.yaml").read_text() + other.read_text())
-    (told,) = rows(run("compare", "both.yaml@1", "both.yaml@2", *SAMPLE, "--json"))
-    assert (told["a"]["alerts"], told["b"]["alerts"]) == (1, 2)
+    (body,) = rows(run("compare", "both.yaml@1", "both.yaml@2", *SAMPLE, "--json"))
+    assert (body["a"]["alerts"], body["b"]["alerts"]) == (1, 2)
     assert "found no version 7" in run("compare", "both.yaml@7", "both.yaml", *SAMPLE, code=2)
     assert "none.yaml does not exist" in run("compare", "none.yaml", "both.yaml", *SAMPLE, code=2)
     assert "name them with --labels" in run(
@@ -152,8 +152,8 @@ def test_compare_takes_versions_of_a_file_and_of_the_log(run: Run) -> None:
 
 def test_shadow_from_rules_and_from_alerts(run: Run) -> None:
     """``spending`` is in shadow; it fires at the payment at which ``large_payment`` does."""
-    (told,) = rows(run("shadow", "rules", *SAMPLE, "--json"))
-    assert (told["rule_id"], told["alerts"], told["shared"], told["with_rules"]) == (
+    (body,) = rows(run("shadow", "rules", *SAMPLE, "--json"))
+    assert (body["rule_id"], body["alerts"], body["shared"], body["with_rules"]) == (
         "spending",
         1,
         1,
@@ -163,9 +163,9 @@ def test_shadow_from_rules_and_from_alerts(run: Run) -> None:
     made = ["--rules", "rules", *SAMPLE, "--output", "alerts.jsonl"]
     judge(made)
     (again,) = rows(run("shadow", "--alerts", "alerts.jsonl", "--json"))
-    assert {**again, "alerts_per_day": 0} == {**told, "alerts_per_day": 0}
+    assert {**again, "alerts_per_day": 0} == {**body, "alerts_per_day": 0}
     (stored,) = rows(run("shadow", "--db", "store.db", "--json"))
-    assert {**stored, "alerts_per_day": 0} == {**told, "alerts_per_day": 0}
+    assert {**stored, "alerts_per_day": 0} == {**body, "alerts_per_day": 0}
     assert "name one of RULES" in run("shadow", code=2)
     assert "with --input" in run("shadow", "rules", *HERE, code=2)
 
@@ -187,13 +187,13 @@ def test_suggest_threshold(run: Run) -> None:
     """Transfers of the project by amount: 1,500.00, and 450.00 below the present line of 1,000.00."""
     command = ("suggest-threshold", "rules", "--rule", "large_payment", *SAMPLE)
     Path("labels.csv").write_text("payment_id,is_fraud\np0005,1\np0008,1\n")
-    (told,) = rows(run(*command, "--labels", "labels.csv", "--json"))
-    assert (told["present"]["alerts"], told["present"]["recall"]) == (1, 0.5)
-    assert (told["best"]["alerts"], told["best"]["f1"], told["path"]) == (2, 1.0, "conditions[0].value")
-    assert told["threshold"] < 45_000 <= told["same_to"]
-    assert len(told["judged"]) == told["lines"]
-    said = run(*command, "--alerts-per-day", "0")
-    assert "suggested  150,000" in said
+    (body,) = rows(run(*command, "--labels", "labels.csv", "--json"))
+    assert (body["present"]["alerts"], body["present"]["recall"]) == (1, 0.5)
+    assert (body["best"]["alerts"], body["best"]["f1"], body["path"]) == (2, 1.0, "conditions[0].value")
+    assert body["threshold"] < 45_000 <= body["same_to"]
+    assert len(body["judged"]) == body["lines"]
+    found = run(*command, "--alerts-per-day", "0")
+    assert "suggested  150,000" in found
     assert "name what is wanted" in run(*command, code=2)
     refused = run("suggest-threshold", "rules", "--rule", "lare_payment", *SAMPLE, "--alerts-per-day", "1", code=2)
     assert "did you mean large_payment?" in refused

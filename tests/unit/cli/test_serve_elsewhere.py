@@ -42,7 +42,7 @@ def config(**more: Any) -> PipelineConfig:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "text"),
     [
         ("none/here", "found no folder none/here; expected the pipeline's checkpoint"),
         ("s3://key:hunter2@bucket/a", "expected"),
@@ -51,8 +51,8 @@ def config(**more: Any) -> PipelineConfig:
     ],
     ids=["folder", "secret", "scheme", "bucket"],
 )
-def test_what_is_no_checkpoint(place: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as found:
+def test_what_is_no_checkpoint(place: str, text: str) -> None:
+    with pytest.raises(UsageError, match=text) as found:
         followed(config(), ServeSettings(), place)
     assert "hunter2" not in str(found.value)
 
@@ -120,6 +120,6 @@ def test_writes_are_left_to_the_api_beside_the_pipeline(method: str) -> None:
         return
     assert seen == []
     assert sent[0]["status"] == 421
-    said = orjson.loads(sent[1]["body"])
-    assert said["title"] == "Misdirected Request"
-    assert "the API beside the pipeline" in said["detail"]
+    body = orjson.loads(sent[1]["body"])
+    assert body["title"] == "Misdirected Request"
+    assert "the API beside the pipeline" in body["detail"]

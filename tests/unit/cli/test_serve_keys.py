@@ -103,7 +103,7 @@ def test_revoked_keys_end(pipeline: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "text"),
     [
         (["--scope", "decide:paymnts"], "did you mean payments?"),
         (["--scope", "read:alert"], "did you mean read:alerts?"),
@@ -114,10 +114,10 @@ def test_revoked_keys_end(pipeline: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--name", "a\u0430", "--scope", "admin"], "CYRILLIC"),
     ],
 )
-def test_what_is_wrong_is_said(pipeline: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_said(pipeline: Path, more: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = [] if "--name" in more else ["--name", "shop"]
     assert run("keys", "create", "--pipeline", pipeline, *name, *more) == 2
-    assert said in capsys.readouterr().err
+    assert text in capsys.readouterr().err
     assert KeyFile(pipeline.parent / "keys.db").listed() == []
 
 

@@ -78,9 +78,9 @@ REFUSED = {
 def test_what_the_api_refuses_no_pipeline_is_started_for(
     ran: Callable[..., int], capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    changed, said = REFUSED[what]
+    changed, found = REFUSED[what]
     assert ran(**changed) == 2
-    assert said in capsys.readouterr().err
+    assert found in capsys.readouterr().err
 
 
 def test_a_place_that_is_taken(ran: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

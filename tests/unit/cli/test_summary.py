@@ -40,8 +40,8 @@ def test_a_summary_says_how_many_batches_ran_which_way(monkeypatch: pytest.Monke
         totals.add(Delivery("p", number, [], [], [], {"records": 1, "ran": ran}))
     assert totals.batches == 3
     assert summary_json(config, totals)["batches_run"] == {"in_process": 2, "one_task": 0, "stages": 1}
-    said = "batches: 3 (2 in a process beside Spark, 1 as stages of Spark)"
-    assert said in summary_text(config, totals).splitlines()
+    text = "batches: 3 (2 in a process beside Spark, 1 as stages of Spark)"
+    assert text in summary_text(config, totals).splitlines()
     before = Totals()
     before.add(Delivery("p", 0, [], [], [], {"records": 1}))
     assert "batches_run" not in summary_json(config, before), "a backtest has no ways"
@@ -98,7 +98,7 @@ def totals_after(elapsed_s: float, clock: list[float], share: float | None) -> T
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "share", "said"),
+    ("elapsed_s", "share", "text"),
     [
         (30, None, "60,000 records, 2,000/s, 1,234 alerts, batch 7"),
         (30, 0.0, "60,000 records, 2,000/s, 1,234 alerts, batch 7"),
@@ -110,12 +110,12 @@ def totals_after(elapsed_s: float, clock: list[float], share: float | None) -> T
     ],
 )
 def test_the_line_of_progress_says_how_far_it_is(
-    clock: list[float], elapsed_s: float, share: float | None, said: str
+    clock: list[float], elapsed_s: float, share: float | None, text: str
 ) -> None:
     out = Terminal()
     progress = ProgressLine(out)
     progress.batch(batch(7), totals_after(elapsed_s, clock, share))
-    assert out.getvalue() == f"\r\x1b[K{said}"
+    assert out.getvalue() == f"\r\x1b[K{text}"
     progress.done()
     assert out.getvalue().endswith("left\n" if share else "batch 7\n")
 
@@ -162,8 +162,8 @@ def test_of_a_pipeline_with_a_policy_it_says_what_was_decided(monkeypatch: pytes
 def test_a_run_that_was_stopped_in_its_first_batch_took_no_time() -> None:
     files = {name: content.decode() for name, content in template_files()}
     config = load_pipeline(files["pipeline.yaml"], "pipeline.yaml", files.__getitem__)
-    said = summary_json(config, Totals(first_s=5_650.4))
-    assert (said["records"], said["elapsed_ms"], said["records_per_s"]) == (0, 0, None)
+    body = summary_json(config, Totals(first_s=5_650.4))
+    assert (body["records"], body["elapsed_ms"], body["records_per_s"]) == (0, 0, None)
     assert "0 records in 0.0 s" in summary_text(config, Totals(first_s=5_650.4))
 
 
@@ -174,8 +174,8 @@ def test_the_summary_says_what_rules_cost(monkeypatch: pytest.MonkeyPatch) -> No
     totals = Totals(records=2_000)
     totals.cost({"": 9.0, "one@1": 1.04, "two@3": 3.0})
     assert summary_json(config, totals)["cost_ms"] == {"two@3": 3.0, "one@1": 1.0}
-    said = "costliest rules, processor time a record: two@3 1,500 ns (74%), one@1 520 ns (26%)"
-    assert said in summary_text(config, totals).splitlines()
+    text = "costliest rules, processor time a record: two@3 1,500 ns (74%), one@1 520 ns (26%)"
+    assert text in summary_text(config, totals).splitlines()
     assert "costliest" not in summary_text(config, Totals(records=2_000, cost_ms={"one@1": 1.0})), "one is all there is"
 
 

@@ -243,14 +243,14 @@ def test_commands_say_the_same(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = []
+    lines = []
     for shop in shops:
         monkeypatch.chdir(shop)
         code = run_command([*command, "--pipeline", "shop.yaml", "--json"])
-        told = capsys.readouterr()
-        said.append((code, [_untimed(json.loads(line)) for line in told.out.splitlines()]))
-        assert said[-1][1], told.err
-    assert said[0] == said[1]
+        reported = capsys.readouterr()
+        lines.append((code, [_untimed(json.loads(line)) for line in reported.out.splitlines()]))
+        assert lines[-1][1], reported.err
+    assert lines[0] == lines[1]
 
 
 def test_backtests_alert_and_decide_the_same(
@@ -260,10 +260,10 @@ def test_backtests_alert_and_decide_the_same(
     for shop in shops:
         monkeypatch.chdir(shop)
         assert run_command(["backtest", "--pipeline", "shop.yaml", *SAMPLE, "--decisions", "d.jsonl", "--json"]) == 0
-        told = [
+        lines = [
             [json.loads(line) for line in Path(name).read_text().splitlines()] for name in ("alerts.jsonl", "d.jsonl")
         ]
-        found.append([[_untimed(each) for each in rows] for rows in told])
+        found.append([[_untimed(each) for each in rows] for rows in lines])
     capsys.readouterr()
     assert found[0] == found[1]
     alerts, decisions = found[0]
@@ -291,13 +291,13 @@ def test_models_are_told_apart_by_their_scores(
     (folder / "n.onnx").write_bytes(_weighted(2))
     assert run_command(["rules", "lint", "models", "--pipeline", "shop.yaml", "--json"]) == 0, "neither says the other"
     assert run_command(["rules", "test", "models", "--pipeline", "shop.yaml", *SAMPLE, "--json"]) == 0
-    told = {each["rule_id"]: each["near"] for each in map(json.loads, capsys.readouterr().out.splitlines())}
+    content = {each["rule_id"]: each["near"] for each in map(json.loads, capsys.readouterr().out.splitlines())}
     highest: dict[str, int] = {}
     for record in _with_rows(*_drawn()):
         profile = record["profile"]
         if profile["country"] and profile["limit"]:
             highest[profile["country"]] = max(profile["limit"], highest.get(profile["country"], 0))
     for rule_id, weight in (("model", 1), ("other", 2)):
-        assert {each["key"]["profile.country"]: each["value"] for each in told[rule_id]} == {
+        assert {each["key"]["profile.country"]: each["value"] for each in content[rule_id]} == {
             country: weight * limit for country, limit in highest.items()
         }

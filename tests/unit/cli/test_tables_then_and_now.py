@@ -82,10 +82,10 @@ def judged(*options: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def test_as_of_the_log_the_rows_of_then_are_joined(shop: Path) -> None:
-    figures, said = judged("--as-of-log")
-    assert (said, figures["without_row"]) == (["a0 in NO", "a1 in NO"], {"profile": 2}), "r0, r4; a2 has no row"
-    figures, said = judged()
-    assert (said, figures["without_row"]) == ([], {"profile": 6}), "as of now"
+    figures, found = judged("--as-of-log")
+    assert (found, figures["without_row"]) == (["a0 in NO", "a1 in NO"], {"profile": 2}), "r0, r4; a2 has no row"
+    figures, found = judged()
+    assert (found, figures["without_row"]) == ([], {"profile": 6}), "as of now"
     (shop / "profile.csv").write_text("id,country\na2,NO\na2,SE\n")
     assert judged("--as-of-log")[1] == ["a0 in NO", "a1 in NO"], "the files of now do not matter"
     with pytest.raises(UsageError, match=r'profile\.csv:3\n  found id "a2" again'):
@@ -105,9 +105,9 @@ def test_a_trial_shows_what_a_record_was_joined_with(shop: Path) -> None:
     (shop / "profile.csv").write_text("id,country\na0,NO\na1,SE\n")
     arguments = ("rules", "test", "rules", "--pipeline", "shop.yaml", "--input", "in")
     assert "2 without a row in table profile" in run(*arguments).stderr
-    said = run(*arguments, "--record", "r4").stdout
-    assert "profile.country SE" in said
-    assert "found profile.country SE; expected profile.country == NO" in " ".join(said.split())
+    found = run(*arguments, "--record", "r4").stdout
+    assert "profile.country SE" in found
+    assert "found profile.country SE; expected profile.country == NO" in " ".join(found.split())
 
 
 def test_history_has_the_tables_that_a_rule_reads(shop: Path) -> None:
@@ -118,8 +118,8 @@ def test_history_has_the_tables_that_a_rule_reads(shop: Path) -> None:
         ("profile", "table profile: 2 rows"),
         ("profile", "table profile: 0 rows"),
     ]
-    said = run("rules", "history", "--all").stdout
-    assert all(each in said for each in ("table changed", "table profile", "2026-01-01T12:00:02.501Z", "table unread"))
+    found = run("rules", "history", "--all").stdout
+    assert all(each in found for each in ("table changed", "table profile", "2026-01-01T12:00:02.501Z", "table unread"))
 
 
 def test_an_unknown_field_of_a_table_is_told_with_the_nearest(shop: Path) -> None:

@@ -90,8 +90,8 @@ def test_a_late_record_in_the_log_is_named(shop: Shop, verify: Verify) -> None:
     result = verify(*GIVEN)
     assert result["result"] == "differs"
     at = len(lines([record(8, 0, "c")]))
-    said = f"record t9 counts in the log (in/00000000.jsonl, byte {at}); the answer did not know of it"
-    assert said in causes(result)
+    text = f"record t9 counts in the log (in/00000000.jsonl, byte {at}); the answer did not know of it"
+    assert text in causes(result)
     figure = next(each for each in result["differences"] if each["what"] == "figure burst")
     assert (figure["receipt"], figure["log"]) == ({"value": 3, "count": 3}, {"value": 4, "count": 4})
 
@@ -175,9 +175,9 @@ def test_a_rule_event_is_named(shop: Shop, verify: Verify) -> None:
     assert result["result"] == "differs"
     whats = [each["what"] for each in result["differences"]]
     assert whats == ["rule burst", "figure burst", "decision", "score", "rules_digest", "reasons"]
-    (said,) = {each for each in causes(result) if each.startswith("rule log")}
-    assert said.startswith("rule log: burst version 2 published at ")
-    assert "effective from 2026-01-01T12:00:01.001Z" in said
+    (found,) = {each for each in causes(result) if each.startswith("rule log")}
+    assert found.startswith("rule log: burst version 2 published at ")
+    assert "effective from 2026-01-01T12:00:01.001Z" in found
 
 
 OTHER_POLICY = "schema_version: 1\nversion: 2\nbands: [{from: 40, decision: block}]\n"
@@ -289,10 +289,10 @@ def test_wrong_use(what: str, shop: Shop, capsys: pytest.CaptureFixture[str]) ->
     Path("twice.json").write_text('{"a": 1, "b": {"a": 1}, "a": 2}')
     headers = PIPELINE.replace("fields: {id", "headers: {origin: {header: origin, type: string}}, fields: {id")
     Path("kafka.yaml").write_text(headers.replace("kind: api, path: in", "kind: kafka, brokers: b, topic: p"))
-    options, said = WRONG[what]
+    options, found = WRONG[what]
     capsys.readouterr()
     assert run_command(["verify", *options]) == (1 if what == "no ledger" else 2)
-    assert said in capsys.readouterr().err
+    assert found in capsys.readouterr().err
 
 
 def test_a_topic_that_was_written_to_files(shop: Shop, verify: Verify) -> None:

@@ -78,10 +78,10 @@ class Fake:
             record = json.loads(body)
             replayed = self.known.get(record["transaction_id"]) == body
             self.known.setdefault(record["transaction_id"], body)
-            said = self._one(record)
+            content = self._one(record)
             headers = {"Idempotency-Replayed": "true"} if replayed else {}
-            status = said.get("status", 200)
-            return JSONResponse(said, status, headers)
+            status = content.get("status", 200)
+            return JSONResponse(content, status, headers)
         return JSONResponse({"method": request.method, "path": path, "body": json.loads(body or b"null")})
 
     def _one(self, record: dict[str, Any]) -> dict[str, Any]:

@@ -88,9 +88,9 @@ def test_the_shop_s_day(capsys: pytest.CaptureFixture[str]) -> None:
     names = [(each["account_id"].split("-")[0], each["amount_cents"], each["cvv_ok"]) for each in client.payments]
     assert names == [(*each[:2], each[2]) for each in DAY] + [("dan", 350, True)]
     assert client.released == [("h1", '"e"')]
-    said = capsys.readouterr().out
+    found = capsys.readouterr().out
     for became, times in (("asked for a code, then taken", 1), ("parked, somebody looks at it", 1), ("refused  ", 2)):
-        assert said.count(became) == times, became
+        assert found.count(became) == times, became
 
 
 def test_a_decision_that_the_shop_does_not_know_is_refused() -> None:
@@ -123,10 +123,10 @@ def test_what_the_rules_and_the_policy_say_of_it(tmp_path: Path) -> None:
     found = {
         each["record_id"]: each for each in map(json.loads, (tmp_path / "decisions.jsonl").read_text().splitlines())
     }
-    told = [
+    texts = [
         (found[f"p{number}"]["decision"], [reason["rule_id"] for reason in found[f"p{number}"]["reasons"]])
         if f"p{number}" in found
         else ("allow", [])
         for number in range(len(DAY))
     ]
-    assert told == [(each[3], each[4]) for each in DAY]
+    assert texts == [(each[3], each[4]) for each in DAY]

@@ -192,7 +192,7 @@ def test_what_cannot_be_is_told(more: dict[str, Any], expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clocks", "told"),
+    ("clocks", "message"),
     [
         ("{booked: {field: nowhere}}", "a field of this stream"),
         ("{booked: {field: account}}", "a field of type integer or number or timestamp"),
@@ -202,9 +202,9 @@ def test_what_cannot_be_is_told(more: dict[str, Any], expected: str) -> None:
         ("{one: {field: came}, two: {field: came}}", "another field than that of clock one"),
     ],
 )
-def test_clocks_that_cannot_be(clocks: str, told: str) -> None:
+def test_clocks_that_cannot_be(clocks: str, message: str) -> None:
     text = STREAM.format(unit="ms", kind="integer").replace("{booked: {field: booked_at, unit: ms}}", clocks)
-    with pytest.raises(RefusedError, match=told):
+    with pytest.raises(RefusedError, match=message):
         load_streams(text, "stream.yaml")
 
 

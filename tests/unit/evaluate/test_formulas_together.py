@@ -38,21 +38,21 @@ def hits(*rules: dict[str, Any]) -> dict[str, list[str]]:
     raw = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
     batch = decode_lines(make_layout("s", STREAMS["s"]), raw, "log", 0).records
     detection, _ = detect(list(compile_all(found, STREAMS, Defaults()).values()), new_state(), batch)
-    told: dict[str, list[str]] = {each["rule_id"]: [] for each in rules}
+    body: dict[str, list[str]] = {each["rule_id"]: [] for each in rules}
     for hit in detection.hits:
-        told[hit.version.rule.rule_id].append(hit.record_id)
-    return told
+        body[hit.version.rule.rule_id].append(hit.record_id)
+    return body
 
 
 def test_a_name_is_a_figure_of_its_rule_alone() -> None:
-    told = hits(
+    reported = hits(
         rule("short", "few >= 2 and n > 5", few="10s"),
         rule("long", "few >= 2 and n > 5", few="1h"),
         rule("other", "much >= 2 and n > 5", much="10s"),
         rule("both", "few >= 2 and much < 2", few="1h", much="10s"),
         rule("never", "few >= 2 and n > 7", few="1h"),
     )
-    assert told == {"short": ["r5"], "other": ["r5"], "long": ["r5", "r60"], "both": ["r60"], "never": []}
+    assert reported == {"short": ["r5"], "other": ["r5"], "long": ["r5", "r60"], "both": ["r60"], "never": []}
 
 
 def test_what_rules_share_is_computed_once_whatever_they_call_it() -> None:

@@ -136,8 +136,8 @@ def test_the_same_as_the_twin_over_cuts_and_restarts(seed: int) -> None:
     twins = [{**r, "_id": r["id"], "_event_ms": r["at"], "_ingest_ms": r["came"]} for r in given]
     expected = naive_detect(RULES, twins)
     assert len(expected.hits) > 10
-    told = {(a["alert_id"], a["value"], a["evidence"]["count"], tuple(a["evidence"]["record_ids"])) for a in found}
-    assert told == {(hit.alert_id, hit.value, hit.count, hit.evidence) for hit in expected.hits}
+    reported = {(a["alert_id"], a["value"], a["evidence"]["count"], tuple(a["evidence"]["record_ids"])) for a in found}
+    assert reported == {(hit.alert_id, hit.value, hit.count, hit.evidence) for hit in expected.hits}
     assert len(found) == len(expected.hits)
     assert duplicates == [twins[position]["_id"] for position in expected.duplicates]
 

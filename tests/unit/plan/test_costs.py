@@ -83,10 +83,10 @@ def test_a_figure_is_paid_for_in_equal_parts_and_by_the_records_that_enter_its_w
         for entry, count in zip(plans[0].state_stores[0].state_store.filters, meter.entered[state_store], strict=True)
     }
     assert sorted(entries.values()) == [1, 4]
-    told, whole = Sharing(plans).ms(meter), meter.state_stores[state_store] / 1e6
+    body, whole = Sharing(plans).ms(meter), meter.state_stores[state_store] / 1e6
     # Of the five rows in windows, four are in that of the count, which two rules read, and one in that of the sum.
-    assert told["few@1"] == told["many@1"] == pytest.approx(whole * 4 / 5 / 2)
-    assert told["large@1"] == pytest.approx(whole * 1 / 5 + meter.conditions["s"] / 1e6)
+    assert body["few@1"] == body["many@1"] == pytest.approx(whole * 4 / 5 / 2)
+    assert body["large@1"] == pytest.approx(whole * 1 / 5 + meter.conditions["s"] / 1e6)
     assert meter.conditions["s"] == 1_000
 
 
@@ -100,10 +100,10 @@ def test_all_that_is_measured_is_divided() -> None:
     )
     meter = measured(plans, [10, 60, 70, 10])
     meter.told(["large@1", "large@1", "twice@1"])
-    told = Sharing(plans).ms(meter)
+    body = Sharing(plans).ms(meter)
     spent = meter.state_stores.total() + meter.conditions.total() + meter.hits_ns
-    assert sum(told.values()) == pytest.approx(spent / 1e6)
-    assert set(told) - {NO_RULE} == {"few@1", "shops@1", "large@1", "twice@1", "odd@1"}
+    assert sum(body.values()) == pytest.approx(spent / 1e6)
+    assert set(body) - {NO_RULE} == {"few@1", "shops@1", "large@1", "twice@1", "odd@1"}
     assert {each.state_store.name for each in plans[0].state_stores} == set(meter.state_stores)
 
 

@@ -30,20 +30,20 @@ def statuses_of(path: Path) -> dict[str, tuple[int, Status]]:
     return {item.rule.rule_id: (item.rule.version, item.rule.status) for item in loaded}
 
 
-def toggles(folder: str, rule_id: str, together: Barrier, told: Any) -> None:
+def toggles(folder: str, rule_id: str, together: Barrier, body: Any) -> None:
     for number in range(ROUNDS):
         together.wait(WAIT_S)
         written = RuleFolder(Path(folder)).set_status(rule_id, "active" if number % 2 else "paused")
-        told.put((rule_id, written.change))
+        body.put((rule_id, written.change))
 
 
 def test_two_processes_set_statuses_in_one_file(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(rule("a") + rule("b"), encoding="utf-8")
-    together, told = SPAWN.Barrier(2), SPAWN.Queue()
-    both = [SPAWN.Process(target=toggles, args=(str(tmp_path), each, together, told)) for each in ("a", "b")]
+    together, body = SPAWN.Barrier(2), SPAWN.Queue()
+    both = [SPAWN.Process(target=toggles, args=(str(tmp_path), each, together, body)) for each in ("a", "b")]
     for each in both:
         each.start()
-    changes = [told.get(timeout=WAIT_S) for _ in range(2 * ROUNDS)]
+    changes = [body.get(timeout=WAIT_S) for _ in range(2 * ROUNDS)]
     for each in both:
         each.join(WAIT_S)
     assert [each.exitcode for each in both] == [0, 0]
@@ -53,12 +53,12 @@ def test_two_processes_set_statuses_in_one_file(tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == [".log", "r.yaml"]
 
 
-def publishes(folder: str, file: str, together: Barrier, told: Any) -> None:
+def publishes(folder: str, file: str, together: Barrier, body: Any) -> None:
     for number in range(ROUNDS):
         text = rule("a", version=number + 2) + rule("b", status="paused" if number % 2 else "active")
         Path(file).write_text(text, encoding="utf-8")
         together.wait(WAIT_S)
-        told.put(("a", RuleFolder(Path(folder)).publish(Path(file)).rules[0].rule.version))
+        body.put(("a", RuleFolder(Path(folder)).publish(Path(file)).rules[0].rule.version))
 
 
 def test_a_process_publishes_while_another_sets_a_status(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_a_process_publishes_while_another_sets_a_status(tmp_path: Path) -> None
     folder = tmp_path / "rules"
     folder.mkdir()
     (folder / "r.yaml").write_text(rule("a") + rule("b"), encoding="utf-8")
-    together, told = SPAWN.Barrier(2), SPAWN.Queue()
+    together, reported = SPAWN.Barrier(2), SPAWN.Queue()
     both = [
-        SPAWN.Process(target=publishes, args=(str(folder), str(tmp_path / "r.yaml"), together, told)),
-        SPAWN.Process(target=toggles, args=(str(folder), "b", together, told)),
+        SPAWN.Process(target=publishes, args=(str(folder), str(tmp_path / "r.yaml"), together, reported)),
+        SPAWN.Process(target=toggles, args=(str(folder), "b", together, reported)),
     ]
     for each in both:
         each.start()
@@ -98,8 +98,8 @@ def test_a_command_waits_for_the_other_and_says_for_which(tmp_path: Path) -> Non
     with held(tmp_path):
         with (tmp_path / ".log" / "lock").open("rb") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        said = r"another crossline rules command has held .*\.log/lock"
-        with pytest.raises(RetryableError, match=said), held(tmp_path, wait_s=0):
+        text = r"another crossline rules command has held .*\.log/lock"
+        with pytest.raises(RetryableError, match=text), held(tmp_path, wait_s=0):
             pass
     done = threading.Event()
 

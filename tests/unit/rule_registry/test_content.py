@@ -79,7 +79,7 @@ def test_the_stream_file_of_a_pipeline(tmp_path: Path) -> None:
     text = "schema_version: 1\nname: p\nstreams: {}\nsources: {{s: {{kind: files, path: in}}}}\n"
     text += "rules: {{kind: directory, path: r}}\nsinks: [{{kind: console}}]\n"
     pipeline = tmp_path / "p.yaml"
-    for named, said in (
+    for named, found in (
         ("gone.yaml", r"p\.yaml:3: streams\n.*\n.*No such file"),
         ("folder", r"p\.yaml:3: streams\n.*\n.*Is a directory"),
         ('"a\\0b"', r"p\.yaml:3: streams\n.*\n.*embedded null byte"),
@@ -88,5 +88,5 @@ def test_the_stream_file_of_a_pipeline(tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir(exist_ok=True)
         (tmp_path / "latin.yaml").write_bytes(b"\xff")
         pipeline.write_text(text.format(named), encoding="utf-8")
-        with pytest.raises(RefusedError, match=said):
+        with pytest.raises(RefusedError, match=found):
             read_pipeline(pipeline)

@@ -142,15 +142,15 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSALS)
-def test_what_may_not_follow_is_refused(desk: Desk, text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), REFUSALS)
+def test_what_may_not_follow_is_refused(desk: Desk, text: str, message: str) -> None:
     desk.write("a.yaml", rule(version=3))
     before = desk.start()
     desk.write("a.yaml", text)
     rules, events = desk.take_up()
     assert intervals(rules) == intervals(before)
     assert [e.event for e in events] == ["refused"]
-    assert said in str(events[0].text)
+    assert message in str(events[0].text)
 
 
 def test_two_files_may_not_differ_about_a_version(desk: Desk) -> None:

@@ -54,7 +54,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
-    make, said = ODD[odd]
+    make, text = ODD[odd]
     desk.write("z.yaml", rule("before"))
     desk.start()
     make(desk.folder / "m.yaml")
@@ -66,7 +66,7 @@ def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
         ("published", "a.yaml"),
         ("published", "z.yaml"),
     ]
-    assert f"found {said}" in str(events[0].text)
+    assert f"found {text}" in str(events[0].text)
     assert {(each.rule.rule_id, each.rule.version) for each in rules.versions} >= {("a", 1), ("before", 2)}
 
     # It is told once, and mended by what takes its place.
@@ -80,7 +80,7 @@ def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
 
 @pytest.mark.parametrize("odd", [name for name in ODD if name != "a large file"])
 def test_an_odd_list_is_refused_by_itself(tmp_path: Path, odd: str) -> None:
-    make, said = ODD[odd]
+    make, text = ODD[odd]
     folder = tmp_path / "lists"
     folder.mkdir()
     lists = ListsDirectory(folder, ListContents(tmp_path / "kept"))
@@ -93,7 +93,7 @@ def test_an_odd_list_is_refused_by_itself(tmp_path: Path, odd: str) -> None:
     lists.take(changes, events)
     assert lists.log.since({}) == {"a": named_list(["x"])}
     assert [(e.event, e.source) for e in events] == [("list_changed", "a.txt"), ("refused", "m.yaml")]
-    assert f"found {said}" in str(events[1].text)
+    assert f"found {text}" in str(events[1].text)
 
 
 def test_a_file_that_may_not_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,16 +95,16 @@ def test_malformed_entries_are_told_all_at_once(tmp_path: Path) -> None:
     (tmp_path / "cards.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as caught:
         lists_in(tmp_path)
-    said = str(caught.value)
-    assert "cards.yaml:1: [0].until" in said
-    assert 'found "tomorrow"; expected an instant such as 2026-01-31T09:30:00Z, or epoch milliseconds' in said
-    assert "cards.yaml:2: [1].untill" in said
-    assert 'found "untill"; expected value or until\n  did you mean until?' in said
-    assert "cards.yaml:3: [2]" in said
-    assert "found nothing; expected text, a finite number up to 64 bits, true or false" in said
-    assert "cards.yaml:4: [3].value" in said
-    assert "cards.yaml:4: [3].until" in said
-    assert 'found "expires"; expected value or until\n  did you mean until?' in said
+    message = str(caught.value)
+    assert "cards.yaml:1: [0].until" in message
+    assert 'found "tomorrow"; expected an instant such as 2026-01-31T09:30:00Z, or epoch milliseconds' in message
+    assert "cards.yaml:2: [1].untill" in message
+    assert 'found "untill"; expected value or until\n  did you mean until?' in message
+    assert "cards.yaml:3: [2]" in message
+    assert "found nothing; expected text, a finite number up to 64 bits, true or false" in message
+    assert "cards.yaml:4: [3].value" in message
+    assert "cards.yaml:4: [3].until" in message
+    assert 'found "expires"; expected value or until\n  did you mean until?' in message
 
 
 def test_a_change_holds_from_its_instants_and_a_bad_one_keeps_the_last(desk: Desk) -> None:

@@ -135,9 +135,9 @@ def replaced(path: Path) -> None:
     aside.replace(path)
 
 
-@pytest.mark.parametrize(("change", "said"), [(Path.unlink, "is no longer there"), (replaced, "was replaced")])
+@pytest.mark.parametrize(("change", "text"), [(Path.unlink, "is no longer there"), (replaced, "was replaced")])
 def test_a_log_that_is_no_longer_in_its_place_takes_nothing(
-    desk: Desk, change: Callable[[Path], object], said: str
+    desk: Desk, change: Callable[[Path], object], text: str
 ) -> None:
     desk.write("a.yaml", rule())
     desk.start()
@@ -148,9 +148,9 @@ def test_a_log_that_is_no_longer_in_its_place_takes_nothing(
     desk.write("a.yaml", rule(version=2))
     changes = desk.log.poll()
     change(path)
-    with pytest.raises(RetryableError, match=rf"p\.jsonl {said}"):
+    with pytest.raises(RetryableError, match=rf"p\.jsonl {text}"):
         desk.log.take_up(changes, {}, 2_000)
-    with pytest.raises(RetryableError, match=rf"p\.jsonl {said}"):
+    with pytest.raises(RetryableError, match=rf"p\.jsonl {text}"):
         desk.log.poll()
     assert kept.read_bytes() == whole
     kept.replace(path)

@@ -130,15 +130,15 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "said"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
-def test_what_is_no_hold_is_refused_and_says_why(desk: Desk, body: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(("body", "text"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+def test_what_is_no_hold_is_refused_and_says_why(desk: Desk, body: dict[str, Any], text: str) -> None:
     desk.write("r.yaml", BURST, rule("large"))
     desk.start()
     ask(desk, wish(), **body)
     desk.now_ms, desk.highest_ms = 60_000, 75_000
     rules, (event,) = desk.take_up()
     assert event.event == "refused"
-    assert said in str(event.text)
+    assert text in str(event.text)
     assert rules.placed == ()
 
 

@@ -65,11 +65,11 @@ def test_a_start_without_a_rule_ends_and_logs_nothing(desk: Desk) -> None:
     with pytest.raises(PermanentError) as raised:
         desk.log.start(desk.now_ms, allow_no_rules=False)
     assert raised.value.exit_code == 1
-    said = str(raised.value)
-    assert "no rule is left to judge by" in said
-    assert "a.yaml is refused with all its 3 rules" in said
-    assert "did you mean amount?" in said
-    assert "--allow-no-rules" in said
+    text = str(raised.value)
+    assert "no rule is left to judge by" in text
+    assert "a.yaml is refused with all its 3 rules" in text
+    assert "did you mean amount?" in text
+    assert "--allow-no-rules" in text
     assert log_path(desk.folder, "p").read_text() == ""
     desk.write("a.yaml", rule("one"), rule("three"))
     rules = desk.log.start(desk.now_ms, allow_no_rules=False)
@@ -122,5 +122,5 @@ def test_a_wrong_figure_takes_the_rules_that_name_it(desk: Desk, tmp_path: Path)
     )
     desk.write("b.yaml", rule("good"))
     desk.restart()
-    told = {Path(name).name: event.count for name, event in desk.log.refusals.items()}
-    assert told == {"a.yaml": 1, "n.yaml": None}
+    body = {Path(name).name: event.count for name, event in desk.log.refusals.items()}
+    assert body == {"a.yaml": 1, "n.yaml": None}

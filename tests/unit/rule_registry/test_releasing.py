@@ -39,8 +39,8 @@ NAME = str(release_name("burst", A1))
 def asked(desk: Desk, name: str = "a.json", asked_ms: int = 0, **body: Any) -> None:
     """A release as a file beside the rules."""
     (desk.folder / ".releases").mkdir(exist_ok=True)
-    said = json.loads(release_text("burst", A1, "the customer called", asked_ms)) | body
-    (desk.folder / ".releases" / name).write_text(json.dumps(said), encoding="utf-8")
+    content = json.loads(release_text("burst", A1, "the customer called", asked_ms)) | body
+    (desk.folder / ".releases" / name).write_text(json.dumps(content), encoding="utf-8")
 
 
 def told(events: list[RuleEvent]) -> list[tuple[Any, ...]]:
@@ -78,11 +78,11 @@ def test_what_is_no_release_is_refused_and_says_why(desk: Desk) -> None:
         ({"key": {"amount": 1}}, "found the key amount=1; expected a value for each of account, as alerts have them"),
         ({"key": "a1"}, "expected {rule_id, key, reason}, as crossline rules release writes it"),
     ]
-    for number, (body, said) in enumerate(wrong):
+    for number, (body, found) in enumerate(wrong):
         asked(desk, f"{number}.json", **body)
         rules, events = desk.take_up()
         assert [each.event for each in events] == ["refused"]
-        assert said in str(events[0].text)
+        assert found in str(events[0].text)
         assert rules.releases == ()
     assert len(rules.versions) == 2, "the rules stay"
 

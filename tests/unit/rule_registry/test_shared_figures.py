@@ -93,11 +93,11 @@ def test_a_version_of_a_figure_has_one_definition(desk: Desk) -> None:
     named_rule(desk)
     first = desk.start()
     figures(desk, (1, "20m", "active"))
-    said = refusal(desk)
-    assert "spender.yaml:7: figures.spent" in said
-    assert "found version 1 of figure account_spent with another definition" in said
-    assert "expected the one that version 1 of spender was published with" in said
-    assert "figures.yaml:1" in said
+    found = refusal(desk)
+    assert "spender.yaml:7: figures.spent" in found
+    assert "found version 1 of figure account_spent with another definition" in found
+    assert "expected the one that version 1 of spender was published with" in found
+    assert "figures.yaml:1" in found
     named_rule(desk, version=2)
     assert "with another definition" in refusal(desk)
     assert desk.restart().to_json() == first.to_json()
@@ -112,9 +112,9 @@ def test_a_figure_that_moves_on_needs_a_new_version_of_the_rule(desk: Desk) -> N
     named_rule(desk)
     desk.start()
     figures(desk, (1, "10m", "active"), (2, "20m", "active"))
-    said = refusal(desk)
-    assert "found version 1 with version 2 of figure account_spent; expected version 1 of it, as" in said
-    assert "name version: 1 of it to stay, or set version: 2" in said
+    found = refusal(desk)
+    assert "found version 1 with version 2 of figure account_spent; expected version 1 of it, as" in found
+    assert "name version: 1 of it to stay, or set version: 2" in found
     named_rule(desk, figure="{figure: account_spent, version: 1}")
     assert desk.take_up()[1] == []
     named_rule(desk, version=2)

@@ -88,8 +88,8 @@ def test_a_change_holds_from_its_instant_and_a_bad_one_keeps_the_last(tmp_path: 
     desk.write("account,country\na1,DK\na1,SE\n")
     (refused,) = desk.take_up({"s": 200})
     assert refused.event == "refused"
-    said = '  found account "a1" again; expected one row for each key\n  it stands in profile.csv:2'
-    assert refused.text == f"{tmp_path}/profile.csv:3\n{said}"
+    text = '  found account "a1" again; expected one row for each key\n  it stands in profile.csv:2'
+    assert refused.text == f"{tmp_path}/profile.csv:3\n{text}"
     assert desk.held() == [(BEGINNING, ["NO"]), (100, ["DK", "SE"])]
     desk.begin()
     assert desk.take_up({"s": 300}) == [], "told once for each content, over restarts"

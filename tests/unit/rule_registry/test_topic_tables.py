@@ -188,9 +188,9 @@ def test_as_the_twin(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple
         twin: list[tuple[int, dict[str, str]]] = [(BASE, {"a": "NO", "b": "NO"})]
         seen = [len(log) for log in topic.partitions]
         now_ms = BASE + 10
-        for step, said in steps:
+        for step, found in steps:
             if step == "put":
-                for account, country in said:
+                for account, country in found:
                     if country == "wrong":
                         topic.put(account.encode(), b'{"country": 3}')
                     else:
@@ -203,7 +203,7 @@ def test_as_the_twin(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple
             elif step == "anew":
                 topic.id, topic.partitions, seen = topic.id + "x", [[] for _ in range(PARTITIONS)], [0] * PARTITIONS
                 run.start()  # what waited of the old one is gone with it
-            now_ms += said
+            now_ms += found
             if step in {"take", "kill"}:
                 content = dict(twin[-1][1])
                 waiting = sum(len(log) for log in topic.partitions) - sum(seen)
@@ -264,11 +264,11 @@ def test_what_there_is_to_tell(tmp_path: Path) -> None:
     topic.put(b"b", b"{")
     run = Run(tmp_path, topic)
     run.start()
-    said = [(each.event, each.text, each.place) for each in run.events]
-    assert said[0] == ("table_changed", "table profile: 1 rows", None)
-    assert said[1][0] == "refused"
-    assert said[1][2] == f"accounts/{ord('b') % PARTITIONS}/0"
-    assert "the message b at accounts/" in str(said[1][1])
+    lines = [(each.event, each.text, each.place) for each in run.events]
+    assert lines[0] == ("table_changed", "table profile: 1 rows", None)
+    assert lines[1][0] == "refused"
+    assert lines[1][2] == f"accounts/{ord('b') % PARTITIONS}/0"
+    assert "the message b at accounts/" in str(lines[1][1])
     topic.row("c", "SE")
     topic.row("a", None)
     (event,) = run.take_up(BASE)

@@ -23,8 +23,8 @@ UNPAID: dict[str, Any] = {
 
 def scene(text: str, **fields: Any) -> list[dict[str, Any]]:
     """``"o0 p5 x9"``: records of one card: o ordered, p paid, x is something else; at a second."""
-    said = {"o": "ordered", "p": "paid", "x": "seen"}
-    return [{"status": said[word[0]], "s": float(word[1:]), **fields} for word in text.split()]
+    body = {"o": "ordered", "p": "paid", "x": "seen"}
+    return [{"status": body[word[0]], "s": float(word[1:]), **fields} for word in text.split()]
 
 
 def told(rule: dict[str, Any], records: list[dict[str, Any]], batches: int = 1) -> list[str]:

@@ -47,8 +47,8 @@ def test_the_line(amount: int, direction: str | None, fires: bool) -> None:
 def test_each_outlier_is_told() -> None:
     """Worked by hand: three cards at one merchant, each far off; the crossing would be the first of them alone."""
     scene_of_three = scene(500, 900, 2_000)
-    told = [alert["record_id"] for alert in alerts({**ANOMALY, "z_score": 2}, scene_of_three)]
-    assert told == ["n10", "n11", "n12"]
+    lines = [alert["record_id"] for alert in alerts({**ANOMALY, "z_score": 2}, scene_of_three)]
+    assert lines == ["n10", "n11", "n12"]
     crossing = alerts({**ANOMALY, "z_score": 2, "emit": "on_crossing"}, scene_of_three)
     assert [alert["record_id"] for alert in crossing] == ["n10"]
 

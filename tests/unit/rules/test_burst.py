@@ -48,8 +48,8 @@ def test_conditions_say_what_is_counted() -> None:
 
 
 def test_it_is_told_in_words() -> None:
-    told = {**BURST, "description": "{value} on {card} in {window}, {avg} each, {confidence}"}
-    (alert,) = alerts(told, [{"s": 0, "amount": 100} for _ in range(6)])
+    body = {**BURST, "description": "{value} on {card} in {window}, {avg} each, {confidence}"}
+    (alert,) = alerts(body, [{"s": 0, "amount": 100} for _ in range(6)])
     assert alert["message"] == "6 on c1 in 2 min, 100 each, 0.3"
 
 

@@ -278,7 +278,7 @@ def scan(hits: Sequence[Row], rows: Mapping[str, Row], rule: Mapping[str, Any]) 
     """By record what the rule finds there: the value, and the hits that it rests on."""
     weights = {member: rule.get("weights", {}).get(member, 1) for member in rule["any_of"]}
     line, window_ms = rule.get("threshold", rule.get("at_least")), 1000 * int(rule["window"][:-1])
-    told: dict[str, tuple[float, Any]] = {}
+    body: dict[str, tuple[float, Any]] = {}
     before: dict[str, tuple[bool, int]] = {}
     for number, hit in enumerate(hits):
         record = rows[hit["record_id"]]
@@ -292,9 +292,9 @@ def scan(hits: Sequence[Row], rows: Mapping[str, Row], rule: Mapping[str, Any]) 
         was, last_at = before.get(account, (False, 0))
         armed = rule["emit"] == "every" or not was or last_at <= at - window_ms
         if value >= line and armed:
-            told[hit["record_id"]] = value, tuple(each["alert_id"] for *_, each in sorted(seen, key=lambda e: e[:2]))
+            body[hit["record_id"]] = value, tuple(each["alert_id"] for *_, each in sorted(seen, key=lambda e: e[:2]))
         before[account] = value >= line, at
-    return told
+    return body
 
 
 @pytest.mark.parametrize(
@@ -358,6 +358,6 @@ def test_what_is_refused_of_any_of(changes: dict[str, Any], path: str, words: st
 
 def test_rules_in_a_ring_are_refused_each() -> None:
     ring = {**BOTH, "rule_id": "d", "all_of": ["c", "1x"]}
-    told = refused({**BOTH, "all_of": ["d", "1x"]}, *MEMBERS, ring)
-    assert [path for path, _ in told] == ["all_of[0]", "[4].all_of[0]"]
-    assert "rule:d reads rule:c reads rule:d" in told[0][1]
+    body = refused({**BOTH, "all_of": ["d", "1x"]}, *MEMBERS, ring)
+    assert [path for path, _ in body] == ["all_of[0]", "[4].all_of[0]"]
+    assert "rule:d reads rule:c reads rule:d" in body[0][1]

@@ -71,11 +71,11 @@ def test_both_names_are_one_rule() -> None:
     assert [path for path, _ in said({**THRESHOLD, "entity": "account_id", "group_by": "status"})] == ["group_by"]
 
 
-@pytest.mark.parametrize(("field", "told"), [("acount_id", "did you mean account_id?"), ("tags", "one value")])
-def test_a_field_that_cannot_be_one_is_told(field: str, told: str) -> None:
+@pytest.mark.parametrize(("field", "message"), [("acount_id", "did you mean account_id?"), ("tags", "one value")])
+def test_a_field_that_cannot_be_one_is_told(field: str, message: str) -> None:
     ((path, text),) = said({**THRESHOLD, "entity": field})
     assert path == "entity"
-    assert told in text
+    assert message in text
 
 
 def test_a_record_that_lacks_it_is_a_hit_without_a_key() -> None:

@@ -152,10 +152,10 @@ def test_figures_of_several_keys_are_told_by_theirs_and_brought_to_its_own() -> 
     assert program.feed.key_fields == ("account_id",), "that of the figure that when names first"
     assert isinstance(program.verdict, FormulaPredicate)
     assert program.verdict.names == ("tries",)
-    (told,) = program.cross_key
-    assert told.program.feed.key_fields == ("merchant_id",)
-    assert told.program.verdict == FeatureQuery(("theirs",), ("account_id",))
-    assert told.kinds == ("integer",)
+    (reported,) = program.cross_key
+    assert reported.program.feed.key_fields == ("merchant_id",)
+    assert reported.program.verdict == FeatureQuery(("theirs",), ("account_id",))
+    assert reported.kinds == ("integer",)
 
 
 def test_the_sentence() -> None:
@@ -189,8 +189,8 @@ def test_three_failures_in_a_row_then_a_success() -> None:
     failed = [{"field": "status", "operator": "==", "value": "bad_cvv"}]
     streak = {"streak": True, "group_by": "card", "window": "10m", "conditions": failed, "include_current": False}
     rule = {"rule_type": "formula", "figures": {"failures": streak}, "when": "failures >= 3 and status == 'ok'"}
-    told = [("bad_cvv", 0), ("bad_cvv", 10), ("ok", 20), ("bad_cvv", 30), ("bad_cvv", 40), ("bad_cvv", 50), ("ok", 60)]
-    (alert,) = alerts(rule, [{"s": at, "status": status} for status, at in told])
+    lines = [("bad_cvv", 0), ("bad_cvv", 10), ("ok", 20), ("bad_cvv", 30), ("bad_cvv", 40), ("bad_cvv", 50), ("ok", 60)]
+    (alert,) = alerts(rule, [{"s": at, "status": status} for status, at in lines])
     assert (alert["record_id"], alert["value"], alert["evidence"]["fields"]) == ("n6", 3, {"status": "ok"})
 
 
@@ -250,9 +250,9 @@ def test_figures_of_other_keys_come_to_the_record_that_they_are_of(*, apart: boo
 def test_a_figure_that_no_formula_names_changes_nothing(spare: dict[str, Any]) -> None:
     """Of another stream, another key or a longer window: the plan is that of the rule without it."""
     body = {**figure(count=True), "when": 'f > 1 and status != "spare"'}
-    told = rule({**body, "figures": {**body["figures"], "spare": spare}})
-    assert isinstance(told, FormulaRule)
-    assert told.unread_figures() == ("spare",)
+    reported = rule({**body, "figures": {**body["figures"], "spare": spare}})
+    assert isinstance(reported, FormulaRule)
+    assert reported.unread_figures() == ("spare",)
     spec = streams()["payments"]
-    assert told.program(spec, Defaults()) == rule(body).program(spec, Defaults())
-    assert told.reading == rule(body).reading
+    assert reported.program(spec, Defaults()) == rule(body).program(spec, Defaults())
+    assert reported.reading == rule(body).reading

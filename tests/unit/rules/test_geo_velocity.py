@@ -68,8 +68,8 @@ def test_where_it_was_too_long_ago_does_not_count() -> None:
 
 
 def test_it_is_told_in_words() -> None:
-    told = {**TRAVEL, "description": "{km} km at {value} km/h by {card}"}
-    (alert,) = alerts(told, [{"s": 0, **OSLO}, {"s": HOUR, **ROME}])
+    body = {**TRAVEL, "description": "{km} km at {value} km/h by {card}"}
+    (alert,) = alerts(body, [{"s": 0, **OSLO}, {"s": HOUR, **ROME}])
     assert alert["message"].startswith("200")
     assert " km/h by c1" in alert["message"]
     (plain,) = alerts(TRAVEL, [{"s": 0, **OSLO}, {"s": HOUR, **ROME}])

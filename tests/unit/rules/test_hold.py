@@ -45,9 +45,9 @@ def refused(body: dict[str, Any]) -> str:
 
 
 def refused_with(*bodies: dict[str, Any]) -> str:
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(RefusedError) as raised:
         load_rules_text(json.dumps(list(bodies)), "rules.yaml", STREAMS)
-    return str(told.value)
+    return str(raised.value)
 
 
 def test_a_hold_needs_a_key_alerts_and_a_time() -> None:
@@ -81,9 +81,9 @@ def test_every_type_that_has_a_key_may_hold(name: str) -> None:
 
 
 def refused_alone(body: dict[str, Any]) -> str:
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(RefusedError) as raised:
         load_rules_text(json.dumps(body), "rules.yaml")
-    return str(told.value)
+    return str(raised.value)
 
 
 def spans_of(*bodies: dict[str, Any]) -> list[tuple[str, int, int, int]]:

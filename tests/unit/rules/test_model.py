@@ -60,8 +60,10 @@ def test_a_score_over_fields_and_figures_is_standing_against_the_line() -> None:
 
 def test_features_are_formulas_and_the_sentence_may_cite_the_model() -> None:
     features = {"share": "amount / 4", "more": "coalesce(points, 7) * tries"}
-    told = body(weighted(1, 1), features=features, threshold=12, description="{value} {tries} {model} {model_version}")
-    (alert,) = alerts(told, [{"s": 0, "amount": 20}])
+    reported = body(
+        weighted(1, 1), features=features, threshold=12, description="{value} {tries} {model} {model_version}"
+    )
+    (alert,) = alerts(reported, [{"s": 0, "amount": 20}])
     assert alert["evidence"]["features"] == {"share": 5.0, "more": 7}
     assert alert["message"] == "12 1 m.onnx 7"
 

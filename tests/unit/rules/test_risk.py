@@ -244,5 +244,5 @@ def test_a_score_that_hits_known_later_are_part_of_decides() -> None:
 )
 def test_refusals(changes: dict[str, Any], path: str | None) -> None:
     figure = {name: each for name, each in {**RISKY["figures"]["risk"], **changes}.items() if each is not None}
-    said = refused({**RISKY, "figures": {"risk": figure}}, LARGE, FAILED)
-    assert [each for each, _ in said] == ([] if path is None else [path])
+    found = refused({**RISKY, "figures": {"risk": figure}}, LARGE, FAILED)
+    assert [each for each, _ in found] == ([] if path is None else [path])

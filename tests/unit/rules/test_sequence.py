@@ -30,8 +30,8 @@ PAIR: dict[str, Any] = {**GUESSED, "steps": [{**FAILED, "times": 1}, SUCCESS]}
 
 def scene(text: str, **fields: Any) -> list[dict[str, Any]]:
     """``"f0 f5 s10"``: records of one card: f failed, s succeeded, l logged out, x is something else; at a second."""
-    said = {"f": "bad_cvv", "s": "ok", "l": "logout", "x": "seen"}
-    return [{"status": said[word[0]], "s": float(word[1:]), **fields} for word in text.split()]
+    body = {"f": "bad_cvv", "s": "ok", "l": "logout", "x": "seen"}
+    return [{"status": body[word[0]], "s": float(word[1:]), **fields} for word in text.split()]
 
 
 def told(rule: dict[str, Any], records: list[dict[str, Any]], batches: int = 1) -> list[list[str]]:

@@ -68,13 +68,13 @@ def test_the_line_is_that_of_the_value(
 
 
 def test_a_sentence_names_the_line_of_its_own_value() -> None:
-    told = {**BURST, "description": "{value} {operator} {threshold}", "emit": "every"}
-    assert [alert["message"] for alert in alerts(told, [*LARGE, *[{"s": 11, "amount": 0}] * 300])][-1] == "311 > 10"
-    assert alerts(told, SMALL)[0]["message"] == "6 > 5"
+    body = {**BURST, "description": "{value} {operator} {threshold}", "emit": "every"}
+    assert [alert["message"] for alert in alerts(body, [*LARGE, *[{"s": 11, "amount": 0}] * 300])][-1] == "311 > 10"
+    assert alerts(body, SMALL)[0]["message"] == "6 > 5"
 
 
 @pytest.mark.parametrize(
-    ("rule", "records", "said"),
+    ("rule", "records", "text"),
     [
         (ANOMALY, scene(114), "amount 114 by merchant m1, 3.03 deviations above the usual 100 (line: 3)"),
         (ANOMALY, scene(86), "amount 86 by merchant m1, 3.03 deviations below the usual 100 (line: 3)"),
@@ -90,9 +90,9 @@ def test_a_sentence_names_the_line_of_its_own_value() -> None:
     ],
 )
 def test_the_sentence_of_a_rule_without_a_description_is_in_words(
-    rule: dict[str, Any], records: list[dict[str, Any]], said: str
+    rule: dict[str, Any], records: list[dict[str, Any]], text: str
 ) -> None:
-    assert alerts(rule, records)[-1]["message"] == said
+    assert alerts(rule, records)[-1]["message"] == text
 
 
 MARKET: dict[str, Any] = {
@@ -115,7 +115,7 @@ OF_MEAN = {**MARKET, "context_resolution": "mean", "event_value_field": "rate"}
 
 
 @pytest.mark.parametrize(
-    ("rule", "value", "read", "said"),
+    ("rule", "value", "read", "text"),
     [
         (
             {**MARKET, "condition": {"operator": ">=", "value": 3}},
@@ -142,13 +142,13 @@ OF_MEAN = {**MARKET, "context_resolution": "mean", "event_value_field": "rate"}
         ),
     ],
 )
-def test_the_sentence_of_a_correlation(rule: dict[str, Any], value: float, read: dict[str, Any], said: str) -> None:
+def test_the_sentence_of_a_correlation(rule: dict[str, Any], value: float, read: dict[str, Any], text: str) -> None:
     made, line = CorrelationRule.model_validate(rule), rule["condition"]
-    assert made.sentence(value, line["value"], line["operator"], None, {"pair": "EURUSD"}, 1, read) == said
+    assert made.sentence(value, line["value"], line["operator"], None, {"pair": "EURUSD"}, 1, read) == text
 
 
 @pytest.mark.parametrize(
-    ("members", "value", "line", "said"),
+    ("members", "value", "line", "text"),
     [
         ({"all_of": ["a.1", "b"]}, 2, 2, "a.1 (3 times) and b hit by account a1 in 60 min (line: 2 of 2 rules)"),
         (
@@ -159,7 +159,7 @@ def test_the_sentence_of_a_correlation(rule: dict[str, Any], value: float, read:
         ),
     ],
 )
-def test_the_sentence_of_a_composite(members: dict[str, Any], value: float, line: float, said: str) -> None:
+def test_the_sentence_of_a_composite(members: dict[str, Any], value: float, line: float, text: str) -> None:
     body = {"rule_id": "r", "version": 1, "rule_type": "composite", "join_key": "account", "window": "1h", **members}
     made = CompositeRule.model_validate(body)
-    assert made.sentence(value, line, ">=", None, {"account": "a1"}, 1, {"hits": 4, "a_1": 3, "b": 1}) == said
+    assert made.sentence(value, line, ">=", None, {"account": "a1"}, 1, {"hits": 4, "a_1": 3, "b": 1}) == text

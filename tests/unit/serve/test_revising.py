@@ -77,8 +77,8 @@ class Shop:
             return []
         with closing(sqlite3.connect(self.folder / PUSHED)) as connection:
             rows = connection.execute("SELECT body FROM revisions ORDER BY seq").fetchall()
-        said = [orjson.loads(body) for (body,) in rows]
-        return [(each["record_id"], each["was"], each["decision"]) for each in said]
+        lines = [orjson.loads(body) for (body,) in rows]
+        return [(each["record_id"], each["was"], each["decision"]) for each in lines]
 
     def run(self, until: Callable[[LedgerGroup], Awaitable[bool]], after: int = -1, pending_max: int = 10) -> None:
         """A process of the API, which is killed once ``until`` says so."""
@@ -175,8 +175,8 @@ def test_of_two_apis_at_one_ledger_one_tells(tmp_path: Path, place: DatabaseAddr
 
 
 def revision_of_stream(ledger_id: str, name: str, decision: str, number: int) -> dict[str, Any]:
-    said = {**of_stream(name, decision), "kind": "revision", "revision": number, "revises": ledger_id}
-    return {**said, "decision_id": f"{name}-{number}", "because": "c"}
+    body = {**of_stream(name, decision), "kind": "revision", "revision": number, "revises": ledger_id}
+    return {**body, "decision_id": f"{name}-{number}", "because": "c"}
 
 
 def test_a_revision_of_the_stream_is_told_though_the_ledger_had_it_before_a_kill(tmp_path: Path) -> None:

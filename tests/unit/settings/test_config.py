@@ -174,13 +174,13 @@ def test_a_topic_has_one_sink() -> None:
     lines = [f'  - {{kind: kafka, brokers: "{brokers}", topic: {topic}}}' for brokers, topic in sinks]
     with pytest.raises(RefusedError) as caught:
         load_pipeline(f"{head}sinks:\n" + "\n".join(lines) + "\n", "p.yaml", reader(GOLDEN))
-    told = [(each.path, each.found, each.expected) for each in caught.value.problems]
-    assert told == [("sinks[1].topic", "topic alerts again", "one sink for it, which is sinks[0]")]
+    texts = [(each.path, each.found, each.expected) for each in caught.value.problems]
+    assert texts == [("sinks[1].topic", "topic alerts again", "one sink for it, which is sinks[0]")]
 
 
 def test_a_path_with_a_nul_is_told() -> None:
     text = SHORT.replace("path: in/*.jsonl", 'path: "in\\0"').replace("path: out/crossline.db", 'path: "\\0"')
     with pytest.raises(RefusedError) as caught:
         load_pipeline(text, "p.yaml", reader(GOLDEN))
-    told = [(each.line, each.path) for each in caught.value.problems if each.expected == "a path without a NUL"]
-    assert told == [(5, "sources.payments.path"), (8, "sinks[0].path")]
+    lines = [(each.line, each.path) for each in caught.value.problems if each.expected == "a path without a NUL"]
+    assert lines == [(5, "sources.payments.path"), (8, "sinks[0].path")]

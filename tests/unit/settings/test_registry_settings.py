@@ -44,9 +44,9 @@ def test_the_key_of_what_the_api_sends_is_a_field_of_the_record() -> None:
     source = load_pipeline(PIPELINE % ("json", "    key: id"), "pipeline.yaml", str).sources["payments"]
     assert source.kind == "kafka"
     assert source.key == "id"
-    told = refused("json", "key: ident")
-    assert "sources.payments.key" in told
-    assert 'found "ident"; expected a field of stream payments' in told
+    reported = refused("json", "key: ident")
+    assert "sources.payments.key" in reported
+    assert 'found "ident"; expected a field of stream payments' in reported
 
 
 def test_addresses() -> None:
@@ -57,7 +57,7 @@ def test_addresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "registry", "told"),
+    ("form", "registry", "text"),
     [
         ("avro", "", "found no registry; expected the schema registry of a stream of format avro"),
         (
@@ -88,8 +88,8 @@ def test_addresses() -> None:
         ("avro", "registry: {url: 'http://127.0.0.1.evil', username: u, password_env: P}", "http:// to 127.0.0.1.evil"),
     ],
 )
-def test_what_is_refused(form: str, registry: str, told: str) -> None:
-    assert told in refused(form, registry)
+def test_what_is_refused(form: str, registry: str, text: str) -> None:
+    assert text in refused(form, registry)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_password_goes_in_the_clear_to_this_machine_alone(url: str) -> None:
 
 
 def test_no_secret_stands_in_a_report() -> None:
-    said = refused("avro", "registry: {url: 'http://me:hunter2@r'}")
-    assert "no user and no password in an address" in said
-    assert "hunter2" not in said
+    found = refused("avro", "registry: {url: 'http://me:hunter2@r'}")
+    assert "no user and no password in an address" in found
+    assert "hunter2" not in found
     with_key = refused("avro", "registry: {url: http://r, password: hunter2}")
     assert "hunter2" not in with_key

@@ -103,18 +103,18 @@ def test_an_old_python_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minor", "venv", "said"),
+    ("minor", "venv", "text"),
     [
         (9, True, "found no Python 3.11 or newer (looked for python3, python3.13, python3.12, python3.11)"),
         (12, False, "(Debian, Ubuntu: python3.12-venv)"),
     ],
 )
-def test_what_is_missing_is_said(tmp_path: Path, minor: int, said: str, *, venv: bool) -> None:
+def test_what_is_missing_is_said(tmp_path: Path, minor: int, text: str, *, venv: bool) -> None:
     fake_python(tmp_path / "python3", minor=minor, venv=venv)
     done = find_python(PATH=str(tmp_path))
     assert done.returncode == 1
     assert done.stdout == ""
-    assert said in done.stderr
+    assert text in done.stderr
 
 
 def test_pips_settings_reach_uv_under_uvs_names(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_pips_settings_reach_uv_under_uvs_names(tmp_path: Path) -> None:
 
 
 def test_what_uv_is_told_already_stands() -> None:
-    told = {"UV_DEFAULT_INDEX": "https://own.example/simple", "UV_INDEX_STRATEGY": "first-index"}
-    assert setup.uv_environment({"index-url": "https://mirror.example/simple"}, told) == told
+    body = {"UV_DEFAULT_INDEX": "https://own.example/simple", "UV_INDEX_STRATEGY": "first-index"}
+    assert setup.uv_environment({"index-url": "https://mirror.example/simple"}, body) == body
 
 
 def test_pips_settings_are_read_from_files_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

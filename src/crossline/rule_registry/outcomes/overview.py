@@ -80,7 +80,7 @@ def _event_row(event: RuleEvent, judged: list[dict[str, str | None]]) -> Row:
         "source": f"{event.source}:{event.line}",
         "live": True,
         "judges": judged,
-        "body": rule.told(),
+        "body": rule.display_json(),
     }
 
 
@@ -96,7 +96,7 @@ def _file_row(each: FileRule) -> Row:
         "source": f"{each.source}:{each.line}",
         "live": False,
         "judges": [],
-        "body": rule.told(),
+        "body": rule.display_json(),
     }
 
 

@@ -61,13 +61,13 @@ def counted(values: list[float]) -> Counter[int]:
 
 def test_drift_is_told_and_chance_is_not() -> None:
     drawn = random.Random(3)
-    told = 0
+    reported = 0
     for _ in range(200):
         before, now = (counted([drawn.lognormvariate(3, 1) for _ in range(60)]) for _ in range(2))
         found = drift(before, now)
         assert found is not None
-        told += found.shifted
-    assert told <= 10  # 1 in 100 of 200 are 2; the index is not quite a chi-squared
+        reported += found.shifted
+    assert reported <= 10  # 1 in 100 of 200 are 2; the index is not quite a chi-squared
     moved = drift(
         counted([drawn.lognormvariate(3, 1) for _ in range(200)]),
         counted([drawn.lognormvariate(4, 1) for _ in range(200)]),

@@ -142,9 +142,9 @@ def test_the_figure_against_its_threshold() -> None:
 
 def test_it_comes_back_from_json() -> None:
     found = shown(SENDERS, "t6", PAYMENTS)
-    told = orjson.loads(orjson.dumps(found.to_json()))
-    assert told["window_start"] == "2026-01-01T00:00:06.000Z"
-    assert timeline_of({**told, "alert_id": "x"}) == found
+    body = orjson.loads(orjson.dumps(found.to_json()))
+    assert body["window_start"] == "2026-01-01T00:00:06.000Z"
+    assert timeline_of({**body, "alert_id": "x"}) == found
 
 
 def test_what_would_not_have_fired() -> None:

@@ -69,7 +69,7 @@ def test_arrow_in_chunks_and_of_other_widths() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "said"),
+    ("text", "given", "message"),
     [
         ("tries > 1", {"tries": pa.array([0.5])}, "column tries has values of float64; expected those of kind integer"),
         ("tries > 1", {"tries": pa.array([True])}, "column tries has values of bool; expected those of kind integer"),
@@ -86,10 +86,10 @@ def test_arrow_in_chunks_and_of_other_widths() -> None:
         ),
     ],
 )
-def test_a_column_of_another_kind(text: str, given: dict[str, object], said: str) -> None:
+def test_a_column_of_another_kind(text: str, given: dict[str, object], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         compile_formula(formula(text))(given, 1)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_no_rows() -> None:

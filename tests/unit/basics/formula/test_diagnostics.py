@@ -104,9 +104,9 @@ VALUES = ["tries > 3", "status", "missing(status)", "declines / tris"]
 
 
 def test_what_is_said_of_refused_formulas() -> None:
-    told = [f"when: {text}\n{said(refused(text))}\n" for text in VERDICTS]
-    told += [f"value: {text}\n{said(refused(text, 'value'))}\n" for text in VALUES]
-    report = "\n".join(told)
+    lines = [f"when: {text}\n{said(refused(text))}\n" for text in VERDICTS]
+    lines += [f"value: {text}\n{said(refused(text, 'value'))}\n" for text in VALUES]
+    report = "\n".join(lines)
     if not GOLDEN.exists():
         GOLDEN.parent.mkdir(exist_ok=True)
         GOLDEN.write_text(report)

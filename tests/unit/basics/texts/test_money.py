@@ -18,7 +18,7 @@ def test_digits_are_those_of_the_standard(currency: str, digits: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "currency", "said"),
+    ("amount", "currency", "text"),
     [
         ("98000", "JPY", "JPY 98,000"),
         ("98000.00", "JPY", "JPY 98,000"),
@@ -32,8 +32,8 @@ def test_digits_are_those_of_the_standard(currency: str, digits: int) -> None:
         ("12.5", "", "12.5"),
     ],
 )
-def test_an_amount_is_said_with_them(amount: Decimal | float | str, currency: str, said: str) -> None:
-    assert with_code(amount, currency) == said
+def test_an_amount_is_said_with_them(amount: Decimal | float | str, currency: str, text: str) -> None:
+    assert with_code(amount, currency) == text
 
 
 def test_an_amount_of_any_size_is_said() -> None:

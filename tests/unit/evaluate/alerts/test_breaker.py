@@ -28,8 +28,8 @@ BOUND = Bound(2, MINUTE)
 
 
 def alert(ingest_ms: int, rule_id: str = "a", version: int = 1, **more: Any) -> dict[str, Any]:
-    told = {"rule_id": rule_id, "rule_version": version, "kind": "alert", "ingest_time": format_instant(ingest_ms)}
-    return {**told, **more}
+    body = {"rule_id": rule_id, "rule_version": version, "kind": "alert", "ingest_time": format_instant(ingest_ms)}
+    return {**body, **more}
 
 
 def tripped(alerts: list[dict[str, Any]], cuts: list[int], watched: dict[Name, GuardedRule]) -> list[BreakerTrip]:

@@ -185,7 +185,7 @@ def test_nothing_travels_that_nobody_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "text"),
     [
         ("al", "did you mean all?"),
         ("amount", "for one field [amount]"),
@@ -195,10 +195,10 @@ def test_nothing_travels_that_nobody_asked_for() -> None:
         (["amount", "amount"], "each field once"),
     ],
 )
-def test_what_cannot_be_carried_is_told(asked: Any, told: str) -> None:
+def test_what_cannot_be_carried_is_told(asked: Any, text: str) -> None:
     _, findings = read_rule({**COUNTED, "record": asked}, STREAMS, [])
     assert [each.path for each in findings] == [("record",)]
-    assert told in f"{findings[0].expected}; {findings[0].hint}"
+    assert text in f"{findings[0].expected}; {findings[0].hint}"
 
 
 def test_as_a_table_it_is_a_column() -> None:

@@ -144,8 +144,8 @@ def test_nested_and_flat_fields_are_the_same_and_both_parts_of_a_branch_must_hol
 
 def test_a_list_that_is_not_there_is_no_allow() -> None:
     lists = named_lists({"home": ["NO"]})
-    said = fallback_of(LISTED).decide({"merchant_id": "m1", "amount_cents": 1}, lists, NOW)
-    assert said == ("review", None, "fallback[0] reads list watched, which is not there")
+    found = fallback_of(LISTED).decide({"merchant_id": "m1", "amount_cents": 1}, lists, NOW)
+    assert found == ("review", None, "fallback[0] reads list watched, which is not there")
     assert policy(LISTED).unknown_lists(["home"]) == ["watched"]
 
 

@@ -51,16 +51,16 @@ BROKEN: list[tuple[Json, bytes, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("schema", "raw", "told"), BROKEN)
+@pytest.mark.parametrize(("schema", "raw", "text"), BROKEN)
 @pytest.mark.parametrize("declared", [True, False])
-def test_bytes_that_do_not_fit(schema: Json, raw: bytes, told: str, declared: bool) -> None:
+def test_bytes_that_do_not_fit(schema: Json, raw: bytes, text: str, declared: bool) -> None:
     """Whether anybody wants the field or not."""
     kind = "[integer?]" if isinstance(schema, dict) and schema["type"] in {"array", "map"} else "string?"
     layout = layout_of(f'x: "{kind}"' if declared else 'y: "string?"')
     schemas = {ID: node(record_schema(("x", schema)))}
     assert outcome(decoded(layout, [HEAD + PLAIN + raw], schemas)) == (
         "malformed_avro",
-        f"field x: {told}; by schema 7",
+        f"field x: {text}; by schema 7",
     )
     assert document(schemas, HEAD + PLAIN + raw) is None
 
@@ -208,9 +208,9 @@ NO_SCHEMAS = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("text", "told"), NO_SCHEMAS)
-def test_schemas_that_are_none(text: str, told: str) -> None:
-    with pytest.raises(SchemaError, match=told):
+@pytest.mark.parametrize(("text", "message"), NO_SCHEMAS)
+def test_schemas_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
         read_schema([text])
 
 

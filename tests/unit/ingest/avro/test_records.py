@@ -138,8 +138,8 @@ def test_what_the_stream_does_not_declare_is_passed_over_whatever_it_is() -> Non
 
 def test_a_missing_field_is_null_where_it_may_be() -> None:
     assert one(layout_of('x: "integer?"'), record_schema(), {}) == {"id": "p1", "event_time": 1_000, "x": None}
-    told = ("missing_field", "field x is missing or null, expected integer; by schema 7")
-    assert one(layout_of("x: integer"), record_schema(), {}) == told
+    reported = ("missing_field", "field x is missing or null, expected integer; by schema 7")
+    assert one(layout_of("x: integer"), record_schema(), {}) == reported
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_two_versions_and_a_third_that_does_not_fit_in_one_topic() -> None:
 def test_a_value_that_is_no_record() -> None:
     layout = layout_of("x: integer")
     raw = b"\0\0\0\0\7" + b"\4ab"
-    told = ("not_an_object", 'found string "ab", expected a record; by schema 7')
-    assert outcome(decoded(layout, [raw], {ID: node("string")})) == told
+    reported = ("not_an_object", 'found string "ab", expected a record; by schema 7')
+    assert outcome(decoded(layout, [raw], {ID: node("string")})) == reported
     schema = ["null", record_schema(("x", "long"))]
     fields = {"id": "p1", "event_time": 1_000, "x": 5}
     assert outcome(decoded(layout, [written(schema, fields)], {ID: node(schema)})) == fields

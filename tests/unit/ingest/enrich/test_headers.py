@@ -91,8 +91,8 @@ def rows(values: list[bytes | None], headers: pa.Array, stamps_ms: list[int] | N
 @pytest.mark.parametrize("good", [True, False])
 def test_messages_that_are_no_records_are_dead_letters(good: bool) -> None:
     values: list[bytes | None] = [None, b"2", *([b"3"] if good else [])]
-    said: list[dict[str, bytes | None] | None] = [None, {"tries": b"x"}, *([{"tries": b"4"}] if good else [])]
-    left, columns, dead = without_faults(spec(), "payments", "t-1", rows(values, given(*said)))
+    found: list[dict[str, bytes | None] | None] = [None, {"tries": b"x"}, *([{"tries": b"4"}] if good else [])]
+    left, columns, dead = without_faults(spec(), "payments", "t-1", rows(values, given(*found)))
     assert left.column("offset").to_pylist() == ([7] if good else [])
     assert columns["tries"].to_pylist() == ([4] if good else [])
     assert [(each.reason, each.partition, each.offset, each.raw) for each in dead] == [
@@ -110,14 +110,14 @@ def test_a_timestamp_before_1970_is_none_where_it_is_the_ingest_time(counts: boo
     batch = rows(values, given(None, None, None, None), [-1, -1, 0, -62_135_596_800_000])
     left, _, dead = without_faults(declared, "payments", "t-1", batch)
     assert left.column("offset").to_pylist() == ([7] if counts else [5, 7, 8])
-    told = [(each.reason, each.offset, each.raw, each.detail) for each in dead]
+    lines = [(each.reason, each.offset, each.raw, each.detail) for each in dead]
     expected = "expected a time from 1970-01-01 to 2200-01-01"
     early = [
         ("time_out_of_range", at, raw, f"the message's timestamp: found {ms} ms, {expected}")
         for at, raw, ms in ((5, b"1", -1), (8, b"4", -62_135_596_800_000))
     ]
     tombstone = ("tombstone", 6, b"", "a message without a value")
-    assert told == ([early[0], tombstone, early[1]] if counts else [tombstone])
+    assert lines == ([early[0], tombstone, early[1]] if counts else [tombstone])
 
 
 def test_records_of_no_topic_have_none() -> None:

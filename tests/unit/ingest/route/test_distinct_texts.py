@@ -83,7 +83,7 @@ def run(
 ) -> list[tuple[str, str, int]]:
     """Rule, record and value of each alert."""
     states, segments = [ShardState() for _ in range(shards)], [list[bytes]() for _ in range(shards)]
-    told = []
+    texts = []
     for number, rows in enumerate(batches):
         lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
         pieces = [decode_lines(LAYOUT, part, "log", at).records for part, at in halves(lines)]
@@ -96,13 +96,13 @@ def run(
             mine = list(unpack(pack(p for p in parts if p.shard == shard), "test"))
             output = judge([PLAN], states[shard], mine, Bounds())
             segments[shard].append(encode_delta(number, states[shard], output.deltas))
-            told += [(hit.version.rule.rule_id, hit.record_id, hit.value) for hit in output.hits]
+            texts += [(hit.version.rule.rule_id, hit.record_id, hit.value) for hit in output.hits]
             if restart is not None:
                 restart()
                 states[shard] = ShardState()
                 for segment in segments[shard]:
                     apply_delta([PLAN], states[shard], *wire.decode(segment, "segment"), Bounds())
-    return sorted(told)
+    return sorted(texts)
 
 
 def halves(lines: bytes) -> list[tuple[bytes, int]]:
@@ -113,13 +113,13 @@ def halves(lines: bytes) -> list[tuple[bytes, int]]:
 
 
 def naive(rows: list[Row]) -> list[tuple[str, str, int]]:
-    told = []
+    lines = []
     for place, row in enumerate(rows):
         for field, window in (("x", 30_000), ("y", 10_000)):
             inside = [r for r in rows[: place + 1] if r["k"] == row["k"] and row["t"] - window < r["t"] <= row["t"]]
             if row.get(field) is not None:
-                told.append((field, row["id"], len({r[field] for r in inside if r.get(field) is not None})))
-    return sorted(told)
+                lines.append((field, row["id"], len({r[field] for r in inside if r.get(field) is not None})))
+    return sorted(lines)
 
 
 def test_texts_of_one_hash_count_each() -> None:

@@ -133,8 +133,8 @@ def test_links_that_lead_nowhere_or_to_themselves_and_pipes(folder: Path, patter
     log = log_of(folder, pattern)
     with capture_logs() as logs:
         assert [log.poll(NOW_MS) for _ in range(3)] == [1, 1, 1]
-    told = [(Path(each["file"]).name, each["log_level"]) for each in logs]
-    assert told == [("b.log", "warning")]
+    lines = [(Path(each["file"]).name, each["log_level"]) for each in logs]
+    assert lines == [("b.log", "warning")]
 
 
 def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can(

@@ -124,13 +124,13 @@ def test_a_forked_child_does_not_hold_the_log(tmp_path: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        said = sorted(process.stdout.readline() for _ in range(2))
+        body = sorted(process.stdout.readline() for _ in range(2))
         try:
             process.kill()
             process.wait()
             assert run(put(tmp_path, [asked("a")]))[0] == [LogPosition("00000001.jsonl", 0)]
         finally:
-            os.kill(int(said[0]), signal.SIGKILL)
+            os.kill(int(body[0]), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("raw", [b"", b'{"id":"a"\n}', b'{"id":"a"}\n'])
@@ -272,10 +272,10 @@ def test_what_was_acknowledged_before_a_kill_is_there_once_and_in_order(tmp_path
             process.kill()
             acknowledged += [line for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")]
         found = ids(folder)
-        told = dict.fromkeys(line.split()[0] for line in acknowledged)
+        reported = dict.fromkeys(line.split()[0] for line in acknowledged)
         assert len(found) == len(set(found))
-        kept = [each for each in found if each in told]
-        assert kept == list(told)
+        kept = [each for each in found if each in reported]
+        assert kept == list(reported)
     for line in set(acknowledged):
         record_id, name, at = line.split()
         with (folder / name).open("rb") as file:

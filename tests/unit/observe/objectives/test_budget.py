@@ -16,8 +16,8 @@ THREE_NINES = Fraction(999, 1000)
 
 def test_the_pairs_of_windows_are_those_of_the_workbook() -> None:
     # Site Reliability Workbook, table 5-8: budget consumed, long window, short window, burn rate, notification.
-    told = [(float(each.spent), each.long, each.short, float(each.factor), each.severity) for each in PAIRS]
-    assert told == [
+    lines = [(float(each.spent), each.long, each.short, float(each.factor), each.severity) for each in PAIRS]
+    assert lines == [
         (0.02, "1h", "5m", 14.4, "critical"),
         (0.05, "6h", "30m", 6.0, "critical"),
         (0.10, "1d", "2h", 3.0, "warning"),

@@ -104,9 +104,9 @@ def test_a_run_counts_alerts_that_came_in_time(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_takes_its_share_of_a_batch() -> None:
-    told = {"wall_ms": {"plan": 20, "tasks": 60, "collect": 5}, "spent_ms": {"judge": 90.0, "log": 30.0}}
+    body = {"wall_ms": {"plan": 20, "tasks": 60, "collect": 5}, "spent_ms": {"judge": 90.0, "log": 30.0}}
     # A quarter of what tasks did was the log: 15 of their 60 ms; and 5 for the mark. Of 100 ms in all.
-    assert spent_ms(told, {"deliver": 10.0, "mark": 5.0}) == (100.0, 20.0)
+    assert spent_ms(body, {"deliver": 10.0, "mark": 5.0}) == (100.0, 20.0)
     assert spent_ms({}, {}) == (0.0, 0.0)
 
 

@@ -56,8 +56,8 @@ def test_command_api_and_page_tell_the_same_value(folder: Path, capsys: pytest.C
     assert lag.count("p99.9 1.22 s; 99.9 %, not known") == 3
 
 
-def lag_of(told: dict[str, Any]) -> dict[str, Any]:
-    (found,) = (each for each in told["objectives"] if each["name"] == "lag")
+def lag_of(body: dict[str, Any]) -> dict[str, Any]:
+    (found,) = (each for each in body["objectives"] if each["name"] == "lag")
     return dict(found)
 
 
@@ -66,9 +66,9 @@ def test_a_report_worked_by_hand(tmp_path: Path) -> None:
     # An hour that is known: 3,600 seconds, of which 3 had lag; 59 minutes before, of the hour before, 10 of 3,540.
     put(tmp_path / "slo.db", *((ago, 57 if ago == 30 else 60, 60) for ago in range(1, 61)))
     put(tmp_path / "slo.db", *((ago, 50 if ago == 90 else 60, 60) for ago in range(61, 120)))
-    told = report(config, NOW_MS + 5_000)
-    assert told["as_of"] == format_instant(NOW_MS)
-    found = lag_of(told)
+    body = report(config, NOW_MS + 5_000)
+    assert body["as_of"] == format_instant(NOW_MS)
+    found = lag_of(body)
     hour, day = found["windows"]["1h"], found["windows"]["24h"]
     assert hour == {
         "value": None,  # counts alone were put there
@@ -89,7 +89,7 @@ def test_a_report_worked_by_hand(tmp_path: Path) -> None:
         ("3d", float(Fraction(13, 7_140) * 1_000))
     ]
     assert found["used_up_at"] is None
-    others = {each["name"]: each["windows"]["30d"]["unknown_minutes"] for each in told["objectives"]}
+    others = {each["name"]: each["windows"]["30d"]["unknown_minutes"] for each in body["objectives"]}
     assert others["availability"] == 43_200
     put(tmp_path / "slo.db", (1, 0, 60), (2, 0, 60))
     burning = lag_of(report(config, NOW_MS + 5_000))["burning"]
@@ -158,8 +158,8 @@ def test_the_rules_are_what_prometheus_takes(folder: Path, capsys: pytest.Captur
         assert f"[{name.rpartition('rate')[2]}]" in expression
     alerts = [rule for rule in group["rules"] if "alert" in rule]
     objectives = ("alert_latency", "decision_latency", "lag", "checkpoint", "availability")
-    told = [(each["alert"], each["labels"]["objective"]) for each in alerts]
-    assert len(set(told)) == len(told) == 2 * len(objectives)
+    lines = [(each["alert"], each["labels"]["objective"]) for each in alerts]
+    assert len(set(lines)) == len(lines) == 2 * len(objectives)
     for rule in alerts:
         assert set(rule) == {"alert", "expr", "labels", "annotations"}
         assert names_in(rule["expr"]) <= recorded.keys()

@@ -95,10 +95,10 @@ def test_the_file_says_what_a_twin_says_that_kept_every_value(tmp_path: Path, se
     chance.shuffle(written)
     for at in range(0, len(written), 200):
         file.add(written[at : at + 200], [], END)
-    told = found_of(file, promised, END)
+    body = found_of(file, promised, END)
     for name, span in {"1h": 60, "24h": 1_440, "30d": 43_200}.items():
         mine = [value for minute, values in came.items() if END - span <= minute < END for value in values]
-        slow, verdict, value = nearest_rank(mine, promised.target), told.windows[name], told.values[name]
+        slow, verdict, value = nearest_rank(mine, promised.target), body.windows[name], body.values[name]
         assert value is not None
         assert slow <= value * (1 + 1e-12)
         assert value < slow * 2 ** (1 / 32) * (1 + 1e-12)
@@ -147,27 +147,27 @@ def test_prometheus_is_told_what_the_report_says(tmp_path: Path) -> None:
     now_ms[0] += 65_000
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ObjectiveCollector("payments", recorder))  # type: ignore[arg-type]  # it has what a collector needs
-    told = {
+    body = {
         (sample.name, sample.labels["objective"], sample.labels.get("window")): sample.value
         for family in text_string_to_metric_families(generate_latest(registry).decode())
         for sample in family.samples
     }
     # 11 values: the 10th is the least that 90 of 100 do not exceed; 10 of 11 are good where 9.9 have to be.
-    assert told["crossline_slo_value", LAG, "1h"] == told["crossline_slo_value", LAG, "30d"] == 5.0
-    assert told["crossline_slo_good_ratio", LAG, "24h"] == 10 / 11
-    assert told["crossline_slo_budget_left_ratio", LAG, None] == pytest.approx(1 - (1 / 11) / 0.1)
-    assert told["crossline_slo_budget_left_ratio", "availability", None] == pytest.approx(1 - 0.25 / 0.1)
-    assert ("crossline_slo_value", "availability", "1h") not in told
-    assert told["crossline_slo_events_total", LAG, None] == 11
+    assert body["crossline_slo_value", LAG, "1h"] == body["crossline_slo_value", LAG, "30d"] == 5.0
+    assert body["crossline_slo_good_ratio", LAG, "24h"] == 10 / 11
+    assert body["crossline_slo_budget_left_ratio", LAG, None] == pytest.approx(1 - (1 / 11) / 0.1)
+    assert body["crossline_slo_budget_left_ratio", "availability", None] == pytest.approx(1 - 0.25 / 0.1)
+    assert ("crossline_slo_value", "availability", "1h") not in body
+    assert body["crossline_slo_events_total", LAG, None] == 11
 
 
 @pytest.mark.parametrize(
-    ("measure", "value", "said"),
+    ("measure", "value", "text"),
     [
         *(("ms", 0.0, "0 ms"), ("ms", 7.25, "7.25 ms"), ("ms", 999.4, "999 ms"), ("ms", 999.6, "1 s")),
         *(("ms", 5_000.0, "5 s"), ("ms", 1_261.0, "1.26 s"), ("ms", 3_600_000.0, "3,600 s")),
         *(("share", 0.1, "10 %"), ("share", 0.00123, "0.123 %"), ("", None, "")),
     ],
 )
-def test_values_are_said_in_few_digits(measure: str, value: float | None, said: str) -> None:
-    assert value_text({"measure": measure}, {"value": value}) == said
+def test_values_are_said_in_few_digits(measure: str, value: float | None, text: str) -> None:
+    assert value_text({"measure": measure}, {"value": value}) == text

@@ -53,7 +53,7 @@ def run(
     watch._alive = True
     watch._waiting = [SourceBacklog(STREAM, "records", 40)]
     dead = [DeadLetter(STREAM, reason, "", "p-0", number, b"") for number, reason in enumerate(DEAD)]
-    told = {
+    body = {
         "records": 1_000,
         "by_stream": {STREAM: 1_000},
         "ingest_ms": {STREAM: round(now_s * 1000) - 900},
@@ -61,7 +61,7 @@ def run(
         "spent_ms": {"judge": 60.0, "log": 20.0},
     }
     alerts = [alert((now_s - each) * 1000) for each in waits_s]
-    delivery = Delivery(name, 7, alerts, dead, figures=told)
+    delivery = Delivery(name, 7, alerts, dead, figures=body)
     for sink in sinks:
         watch.figures.on_delivered(sink, delivery, 0.02)
     watch.batch(delivery, Totals(after_ms={"deliver": 20.0, "mark": 10.0}))

@@ -32,8 +32,8 @@ def seen() -> Any:
         yield scrape(watch.place, "payments", round(time.time() * 1000))
 
 
-def figure(told: list[Any], name: str) -> Any:
-    (found,) = (each for each in told if each.name == name)
+def figure(reported: list[Any], name: str) -> Any:
+    (found,) = (each for each in reported if each.name == name)
     return found
 
 
@@ -47,12 +47,12 @@ def test_a_run_is_asked_where_prometheus_asks(seen: Scrape) -> None:
 
 
 def test_what_it_tells_of_batches_sinks_and_dead_letters(seen: Scrape) -> None:
-    told = batches_of(seen)
-    assert told["phases_ms"] == pytest.approx(
+    body = batches_of(seen)
+    assert body["phases_ms"] == pytest.approx(
         {"plan": 40.0, "tasks": 80.0, "collect": 10.0, "deliver": 20.0, "mark": 10.0}
     )
-    assert told["waiting"] == {"payments": {"amount": 40, "unit": "records"}}
-    assert (told["batches"], told["running_crossed"]) == (1, False)
+    assert body["waiting"] == {"payments": {"amount": 40, "unit": "records"}}
+    assert (body["batches"], body["running_crossed"]) == (1, False)
     assert dead_of(seen) == [
         {"reason": "missing_field", "stream": "payments", "count": 3},
         {"reason": "bad_time", "stream": "payments", "count": 1},
@@ -66,36 +66,36 @@ def test_what_it_tells_of_batches_sinks_and_dead_letters(seen: Scrape) -> None:
 def test_figures_are_held_against_objectives_and_yesterday(tmp_path: Path, seen: Scrape) -> None:
     config, end = promising(pipeline(tmp_path), tmp_path, None), 29_800_000
     history = RunHistory({}, end)
-    told = figures_of(config, seen, history)
-    lag = figure(told, "lag")
+    reported = figures_of(config, seen, history)
+    lag = figure(reported, "lag")
     assert 900 <= lag.value < 900 + 60_000, "what waits is younger than what was judged last"
     assert (lag.limit, lag.source) == (5_000, "objective")
-    latency = figure(told, "alert_latency")
+    latency = figure(reported, "alert_latency")
     # The 99th of 100 is the one at 31 s, in the bucket from 30 to 60 s whose only one it is: its upper bound.
     assert latency.value == pytest.approx(60_000.0)
     assert (latency.limit, latency.crossed) == (250, True)
-    assert {each.value for each in told if each.name not in {"lag", "alert_latency"}} == {None}
+    assert {each.value for each in reported if each.name not in {"lag", "alert_latency"}} == {None}
 
 
 def test_figures_of_minutes_worked_by_hand(tmp_path: Path) -> None:
     config, end = promising(pipeline(tmp_path), tmp_path, None), 29_800_000
     minutes(config, end)
     report = running_report(config, end * 60_000 + 5_000)
-    told = {each["name"]: each for each in report["figures"]}
-    assert told["records_per_s"]["value"] == told["records_per_s"]["yesterday"] == 2_000
-    assert (told["batch"]["value"], told["batch"]["yesterday"]) == (100, 80)
-    assert (told["batch"]["limit"], told["batch"]["source"]) == (5_000, "setting")
-    assert told["checkpoint_share"]["value"] == pytest.approx(0.09)
-    assert told["checkpoint_share"]["yesterday"] == pytest.approx(0.05)
-    assert (told["checkpoint_share"]["limit"], told["checkpoint_share"]["crossed"]) == (0.1, False)
-    assert told["late_share"]["value"] == pytest.approx(0.0031)
-    assert told["dead_letters"]["value"] == 6
-    assert told["dead_letters"]["yesterday"] == 0
-    assert told["dead_letters"]["limit"] == 0.01 * 1_440 * 120_000
-    assert (told["lag"]["value"], told["lag"]["yesterday"]) == (None, 3_800)
-    assert len(told["lag"]["hours"]) == 24
-    assert sorted(set(told["lag"]["hours"])) == [900, 3_800]
-    assert told["lag"]["hours"].count(3_800) == 2
+    body = {each["name"]: each for each in report["figures"]}
+    assert body["records_per_s"]["value"] == body["records_per_s"]["yesterday"] == 2_000
+    assert (body["batch"]["value"], body["batch"]["yesterday"]) == (100, 80)
+    assert (body["batch"]["limit"], body["batch"]["source"]) == (5_000, "setting")
+    assert body["checkpoint_share"]["value"] == pytest.approx(0.09)
+    assert body["checkpoint_share"]["yesterday"] == pytest.approx(0.05)
+    assert (body["checkpoint_share"]["limit"], body["checkpoint_share"]["crossed"]) == (0.1, False)
+    assert body["late_share"]["value"] == pytest.approx(0.0031)
+    assert body["dead_letters"]["value"] == 6
+    assert body["dead_letters"]["yesterday"] == 0
+    assert body["dead_letters"]["limit"] == 0.01 * 1_440 * 120_000
+    assert (body["lag"]["value"], body["lag"]["yesterday"]) == (None, 3_800)
+    assert len(body["lag"]["hours"]) == 24
+    assert sorted(set(body["lag"]["hours"])) == [900, 3_800]
+    assert body["lag"]["hours"].count(3_800) == 2
     assert (report["state"], report["reasons"]) == ("unknown", [NO_WATCH])
     assert [report[name] for name in ("run", "sinks", "dead_letters", "replicas", "began")] == [None] * 5
 
@@ -123,9 +123,9 @@ def test_hours_that_are_not_known_are_told_as_such() -> None:
     ],
 )
 def test_lag_as_a_run_tells_it(samples: dict[str, float], value: float | None) -> None:
-    told = {f"crossline_{name}": {(("stream", "s"),): each} for name, each in samples.items()}
-    assert lag_ms(Scrape(10_000, told, ready=True), ["s"]) == value
-    assert lag_ms(Scrape(10_000, told, ready=True), []) is None
+    body = {f"crossline_{name}": {(("stream", "s"),): each} for name, each in samples.items()}
+    assert lag_ms(Scrape(10_000, body, ready=True), ["s"]) == value
+    assert lag_ms(Scrape(10_000, body, ready=True), []) is None
 
 
 def test_replicas_and_a_sink_that_is_held(tmp_path: Path) -> None:
@@ -133,16 +133,16 @@ def test_replicas_and_a_sink_that_is_held(tmp_path: Path) -> None:
     with run(now_s=now_s, held=True) as watch:
         config = promising(pipeline(tmp_path), tmp_path, watch)
         replicas = [ReplicaLag(0, 7, 12, ready=True), ReplicaLag(1, None, None, ready=False)]
-        told = running_report(config, round((now_s + 1) * 1000), lambda: replicas)
-    assert told["state"] == "not ready"
-    assert "sink kafka has not taken the batch" in told["reasons"][0]
-    (kafka,) = (each for each in told["sinks"] if each["name"] == "kafka")
+        body = running_report(config, round((now_s + 1) * 1000), lambda: replicas)
+    assert body["state"] == "not ready"
+    assert "sink kafka has not taken the batch" in body["reasons"][0]
+    (kafka,) = (each for each in body["sinks"] if each["name"] == "kafka")
     assert (kafka["retries"], kafka["limit_ms"]) == (1, 60_000)
-    assert [(each["behind"] if "behind" in each else each["ms"], each["crossed"]) for each in told["replicas"]] == [
+    assert [(each["behind"] if "behind" in each else each["ms"], each["crossed"]) for each in body["replicas"]] == [
         (12, False),
         (None, True),
     ]
-    assert told["replicas"][0]["limit_ms"] == 1_000
+    assert body["replicas"][0]["limit_ms"] == 1_000
 
 
 def test_who_does_not_answer_is_unknown(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_who_does_not_answer_is_unknown(tmp_path: Path) -> None:
     finally:
         other.close()
     bare = replace(pipeline(tmp_path), slo=None, watch=WatchSettings(listen=str(place)))
-    told = running_report(bare, 29_800_000 * 60_000)
-    assert told["state"] == "unknown"
-    assert told["minutes"] == {"last": None, "why": NO_SLO}
+    body = running_report(bare, 29_800_000 * 60_000)
+    assert body["state"] == "unknown"
+    assert body["minutes"] == {"last": None, "why": NO_SLO}
 
 
 def test_minutes_that_cannot_be_read_are_told(tmp_path: Path) -> None:

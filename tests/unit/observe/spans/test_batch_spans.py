@@ -94,16 +94,16 @@ def test_a_batch_is_a_trace(collector: Collector) -> None:
         assert found[name].parent_span_id == whole.span_id
     for name in ("deliver to shaky", "deliver to console"):
         assert found[name].parent_span_id == found["deliver"].span_id
-    told = attributes(whole)
-    assert told["crossline.alert_ids"] == ["id-r1", "id-r2"]
-    counted = {name: value for name, value in told.items() if isinstance(value, int) and value}
+    content = attributes(whole)
+    assert content["crossline.alert_ids"] == ["id-r1", "id-r2"]
+    counted = {name: value for name, value in content.items() if isinstance(value, int) and value}
     assert counted == {
         "crossline.batch_id": 3,
         "crossline.records": 7,
         "crossline.records_retained": 40,
         "crossline.alerts": 2,
     }
-    assert (told["crossline.pipeline"], told["crossline.task_ms.read"]) == ("shop", 3.25)
+    assert (content["crossline.pipeline"], content["crossline.task_ms.read"]) == ("shop", 3.25)
     assert collector.resource()["service.name"] == "shop"
     assert attributes(found["deliver to shaky"]) == {"crossline.sink": "shaky", "crossline.attempts": 3}
     failures = found["deliver to shaky"].events
@@ -144,9 +144,9 @@ def test_what_is_delivered_later_has_a_link(collector: Collector, tmp_path: Path
     assert (link.trace_id, link.span_id) == (found["batch"].trace_id, found["batch"].span_id)
     assert (later.parent_span_id, later.trace_id != link.trace_id) == (b"", True)
     assert later.trace_id[8:] == link.trace_id[8:], "a sampler that goes by it takes both or none"
-    told = attributes(later)
-    assert told.pop("crossline.behind_ms") >= 0
-    assert told == {
+    reported = attributes(later)
+    assert reported.pop("crossline.behind_ms") >= 0
+    assert reported == {
         "crossline.pipeline": "shop",
         "crossline.batch_id": 4,
         "crossline.sink": "shaky",

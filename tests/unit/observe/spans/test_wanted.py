@@ -49,7 +49,7 @@ def test_another_protocol_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "text"),
     [
         ({"endpoint": "http://u:hunter2@host"}, "no user, no password"),
         ({"endpoint": "https://host/?key=hunter2"}, "no user, no password"),
@@ -60,8 +60,8 @@ def test_another_protocol_is_told() -> None:
         ({"password_env": "A", "password_file": "b"}, "one of them"),
     ],
 )
-def test_what_is_refused(settings: dict[str, str], said: str) -> None:
-    with pytest.raises(ValidationError, match=said) as caught:
+def test_what_is_refused(settings: dict[str, str], text: str) -> None:
+    with pytest.raises(ValidationError, match=text) as caught:
         OtlpSettings(**settings)
     assert "hunter2" not in "".join(str(each["ctx"]) for each in caught.value.errors(include_input=False))
 

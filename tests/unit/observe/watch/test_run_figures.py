@@ -26,8 +26,8 @@ from crossline.runtime.work.totals import Totals
 
 def alert(rule_id: str, ago_s: float = 0.0, **more: Any) -> dict[str, Any]:
     ingest_time = format_instant(int((time.time() - ago_s) * 1000))
-    told = {"rule_id": rule_id, "rule_type": "velocity", "kind": "alert", "stream": "s", "ingest_time": ingest_time}
-    return {**told, **more}
+    body = {"rule_id": rule_id, "rule_type": "velocity", "kind": "alert", "stream": "s", "ingest_time": ingest_time}
+    return {**body, **more}
 
 
 def delivered(*alerts: dict[str, Any], **figures: Any) -> Delivery:
@@ -71,7 +71,7 @@ def test_a_batch_is_added_up() -> None:
     figures = RunFigures(wall=["s"], streams=["s", "quiet"])
     late = LateRecord("s", "r", 0, 1, 1, "s-0", 0)
     dead = [DeadLetter("s", "bad_time", "", "s-0", 1, b""), DeadLetter("s", "bad_time", "", "s-0", 2, b"")]
-    told = {
+    body = {
         "by_stream": {"s": 7},
         "retained": 12,
         "segments_read": 5,
@@ -85,7 +85,7 @@ def test_a_batch_is_added_up() -> None:
     hits = [alert("a", 2.0), alert("a", kind="shadow"), alert("b", 0.01, rule_type="absence"), alert("a", stream="t")]
     decisions = [{"decision": "review"}, {"decision": "block"}, {"decision": "review"}]
     totals = Totals(after_ms={"deliver": 100.0, "mark": 5.0})
-    figures.batch(Delivery("p", 4, hits, dead, [late], told, decisions=decisions), totals)
+    figures.batch(Delivery("p", 4, hits, dead, [late], body, decisions=decisions), totals)
     found = exposed(figures)
     assert found["crossline_records_total"] == {("s",): 7, ("quiet",): 0}
     assert found["crossline_dead_letters_total"] == {("bad_time", "s"): 2}

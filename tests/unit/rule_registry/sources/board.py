@@ -38,8 +38,8 @@ class Board:
         offset = self.messages[-1].offset + 1 if self.messages else 0
         named = key.encode() if isinstance(key, str) else key
         data = value.encode() if isinstance(value, str) else value
-        said = {"who": who, "host": None if who is None else "desk", "author": author}
-        headers = tuple((name, text.encode()) for name, text in said.items() if text is not None)
+        body = {"who": who, "host": None if who is None else "desk", "author": author}
+        headers = tuple((name, text.encode()) for name, text in body.items() if text is not None)
         self.messages.append(TopicMessage(TOPIC, 0, offset, named, data, headers, at_ms))
         return offset
 

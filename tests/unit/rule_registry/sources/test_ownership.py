@@ -57,8 +57,8 @@ class Team:
 
     def state(self, owner: str, name: str, text: str, who: str, author: str | None = None) -> None:
         """``owner`` says that he writes ``text`` in the name of ``who``."""
-        said = Statement(name, FileContent(text.encode()).digest, who, author)
-        self.write(owner, f"{STATEMENTS}/{said.file}", said.to_bytes().decode())
+        found = Statement(name, FileContent(text.encode()).digest, who, author)
+        self.write(owner, f"{STATEMENTS}/{found.file}", found.to_bytes().decode())
 
     def approve_for(self, owner: str, name: str, who: str) -> None:
         """``owner`` says that ``who`` approves."""
@@ -190,12 +190,12 @@ def test_a_statement_lies_there_before_the_file_and_that_of_what_stands_there_st
 
 
 def test_no_statement_is_made_where_others_could_take_it_away(tmp_path: Path) -> None:
-    said = Statement("large.yaml", FileContent(b"x").digest, "ann")
+    found = Statement("large.yaml", FileContent(b"x").digest, "ann")
     (tmp_path / STATEMENTS).mkdir()
     for mode in (0o775, 0o757, 0o777):
         (tmp_path / STATEMENTS).chmod(mode)
         with pytest.raises(PermanentError, match=f"with mode {mode:o}; expected a folder into which"):
-            state(tmp_path, said, None)
+            state(tmp_path, found, None)
     (tmp_path / STATEMENTS).chmod(0o755)
-    state(tmp_path, said, None)
-    assert [each.name for each in (tmp_path / STATEMENTS).iterdir()] == [said.file]
+    state(tmp_path, found, None)
+    assert [each.name for each in (tmp_path / STATEMENTS).iterdir()] == [found.file]

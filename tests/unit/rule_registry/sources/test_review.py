@@ -129,9 +129,9 @@ def test_a_name_outside_the_alphabet_is_refused_wherever_it_stands(
     board.post("rule/more/1", rule("more"), "bob", author=who)
     events = pipeline.look()
     assert {each.event for each in events} == {"refused"}
-    told = [str(each.text) for each in events if LOOK_ALIKE[who] in str(each.text)]
-    assert len(told) == 3, [each.text for each in events]
-    assert all("letters a-z and A-Z, digits" in each for each in told)
+    lines = [str(each.text) for each in events if LOOK_ALIKE[who] in str(each.text)]
+    assert len(lines) == 3, [each.text for each in events]
+    assert all("letters a-z and A-Z, digits" in each for each in lines)
     board.post("rule/other/1", rule("other"), "bob")
     assert ("waiting", "other") in [(each.event, each.rule_id) for each in pipeline.look()], "a good name repairs it"
 

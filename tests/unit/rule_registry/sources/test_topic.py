@@ -53,8 +53,8 @@ def test_who_published_what_when_and_from_where_is_in_the_log(board: Board, pipe
     pipeline.start()
     board.post("rule/large/2", rule(version=2), "bob", at_ms=6)
     (event,) = pipeline.look()
-    said = [(each.who, each.host, each.sent_ms, each.place) for each in (pipeline.log[0], event)]
-    assert said == [("alice", "desk", 5, "control/0/0"), ("bob", "desk", 6, "control/0/1")]
+    lines = [(each.who, each.host, each.sent_ms, each.place) for each in (pipeline.log[0], event)]
+    assert lines == [("alice", "desk", 5, "control/0/0"), ("bob", "desk", 6, "control/0/1")]
     assert (event.source, event.line, event.effective_from_ms) == ("rule/large/2", 1, 1_000)
 
 

@@ -55,8 +55,8 @@ def config(tmp_path: Path) -> Config:
 
 
 def alerts(*seconds: int) -> list[dict[str, Any]]:
-    told = {"rule_id": "large", "rule_version": 1, "kind": "alert"}
-    return [{**told, "ingest_time": format_instant(each * 1_000)} for each in seconds]
+    body = {"rule_id": "large", "rule_version": 1, "kind": "alert"}
+    return [{**body, "ingest_time": format_instant(each * 1_000)} for each in seconds]
 
 
 def planned(checkpoint: Path, batch: int, *, done: bool) -> None:

@@ -263,8 +263,8 @@ def test_what_a_model_does_not_score_is_an_event_once_in_a_run(config: Config, t
         {"m@1": {"records": 2, "why": "another"}, "n@2": {"records": 1, "why": "no ONNX Runtime here"}}
     )
     changes.note_unscored({})
-    told = [each["text"] for each in changes.events() if each["event"] == "unscored"]
-    assert told == [
+    lines = [each["text"] for each in changes.events() if each["event"] == "unscored"]
+    assert lines == [
         "the model of m@1 did not score 3 records of a batch, which it did not judge: a score that is no finite number",
         "the model of n@2 did not score 1 records of a batch, which it did not judge: no ONNX Runtime here",
     ]

@@ -63,8 +63,8 @@ def test_a_process_that_crashed_says_where(
 ) -> None:
     with pytest.raises(PermanentError) as caught:
         run_with(tmp_path, what)
-    said, *calls = str(caught.value).splitlines()
-    assert said == f"a process that judges ended (exit code {code}); it was in"
+    shown, *calls = str(caught.value).splitlines()
+    assert shown == f"a process that judges ended (exit code {code}); it was in"
     assert len(calls) <= CALLS_MAX
     found = re.findall(r'^  File ".*/test_crashes\.py", line \d+ in (\w+)$', "\n".join(calls), re.MULTILINE)
     assert found == called

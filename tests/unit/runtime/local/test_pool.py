@@ -287,16 +287,16 @@ class _Ours:
 
 
 def test_garbage_is_destroyed_by_the_process_that_made_it(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    text = tmp_path / "told"
     gc.collect()
     gc.disable()  # none is found by chance between here and the fork
     try:
-        _Ours(told)
+        _Ours(text)
         with Pool([Stage("read", collecting, by_shard=False)], 2, tmp_path) as pool:
             list(pool.run([dealt([[1], [2]])]))
     finally:
         gc.enable()
-    assert told.read_text().split() == [str(os.getpid())]
+    assert text.read_text().split() == [str(os.getpid())]
 
 
 def collecting(_: Task, batches: ArrowBatches) -> ArrowBatches:

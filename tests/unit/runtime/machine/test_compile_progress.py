@@ -37,13 +37,13 @@ def outer(x):
 
 def test_the_first_compilation_is_told_and_the_next_process_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS)
-    told = []
+    lines = []
     for _ in range(2):
         command = [sys.executable, "-c", COMPILES.format(folder=str(tmp_path))]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout == "done\n"
-        told.append(done.stderr)
-    assert told == [f"{startup.COMPILING}\n", ""]
+        lines.append(done.stderr)
+    assert lines == [f"{startup.COMPILING}\n", ""]
 
 
 def test_functions_are_counted_and_those_that_others_ask_for_are_not_shown() -> None:

@@ -22,24 +22,24 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
 
 
 def test_each_jar_that_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "\\n".join(
+    text = "\\n".join(
         f"\\t[SUCCESSFUL ] org.example#{name}!{name.partition(';')[0]}.jar (12ms)" for name in ("two;2.0", "one;1.0")
     )
-    play(monkeypatch, tmp_path, f"printf '{said}\\n'")
+    play(monkeypatch, tmp_path, f"printf '{text}\\n'")
     seen: list[tuple[str, int, int]] = []
     ivy.retrieve(WANTED, tmp_path, lambda *step: seen.append(step))
     assert seen == [("two-2.0", 1, 2), ("one-1.0", 2, 2)]
 
 
 def test_a_failure_gives_the_cause_without_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = """
+    text = """
 :: resolving dependencies :: crossline#jars;working@here
 	module not found: org.example#one;1.0
 	==== public: tried
 		:: org.example#one;1.0: not found
 	Server access error at url somewhere (java.net.UnknownHostException: nowhere)
 """
-    play(monkeypatch, tmp_path, f"cat <<'END'\n{said}\nEND\nexit 1")
+    play(monkeypatch, tmp_path, f"cat <<'END'\n{text}\nEND\nexit 1")
     with pytest.raises(PermanentError) as failed:
         ivy.retrieve(WANTED, tmp_path, lambda *_: None)
     assert str(failed.value) == "Ivy failed: java.net.UnknownHostException: nowhere"

@@ -76,8 +76,8 @@ def test_sparks_scripts_get_a_java_that_drops_their_argument(tmp_path: Path) -> 
     assert wrapped.is_relative_to(tmp_path / "cache")
     assert (wrapped / "lib").resolve() == home / "lib"
     given = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Da=b c", ""]
-    said = subprocess.run([wrapped / "bin" / "java", *given], capture_output=True, text=True, check=True).stdout
-    assert said.splitlines() == ["-Xmx1g", "-Da=b c", ""]
+    found = subprocess.run([wrapped / "bin" / "java", *given], capture_output=True, text=True, check=True).stdout
+    assert found.splitlines() == ["-Xmx1g", "-Da=b c", ""]
     assert without_incubators(Java(home, "21.0.8", "system"), environment) == wrapped
 
 

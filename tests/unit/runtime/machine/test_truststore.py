@@ -39,15 +39,15 @@ def test_keytool_reads_what_was_written(tmp_path: Path) -> None:
     store = tmp_path / "trust.jks"
     (ours,) = set(certificates({"PIP_CERT": str(bundle)})) - set(certificates({}))
     write_trust_store(store, [ours])
-    said = subprocess.run(
+    found = subprocess.run(
         [keytool, "-list", "-keystore", store, "-storepass", PASSWORD, "-J-Duser.language=en"],
         capture_output=True,
         text=True,
         check=True,
         env={**os.environ, "LC_ALL": "C"},
     ).stdout
-    assert "ca0, " in said
+    assert "ca0, " in found
     assert (
         "D7:5F:C3:7B:79:38:0F:DC:6A:3C:72:2F:53:21:5D:2C:D5:31:43:09:2A:DD:4A:E7:3F:3F:F8:6D:74:33:18:BB"
-        in said.replace(" ", "")
+        in found.replace(" ", "")
     )

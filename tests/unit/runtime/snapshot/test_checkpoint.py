@@ -55,8 +55,8 @@ def offsets(folder: Path, *lines: str) -> None:
 
 def test_another_process_is_refused_until_the_first_has_ended_even_by_a_kill(tmp_path: Path) -> None:
     process = holder(tmp_path)
-    said = rf"{tmp_path} is held by another run of this pipeline \(process {process.pid} on .+\): stop that one first"
-    with pytest.raises(StateError, match=said):
+    text = rf"{tmp_path} is held by another run of this pipeline \(process {process.pid} on .+\): stop that one first"
+    with pytest.raises(StateError, match=text):
         claim(str(tmp_path))
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -88,7 +88,7 @@ def test_another_pipeline_is_told_whose_it_is_and_what_to_do(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("now", "said"),
+    ("now", "text"),
     [
         ([PAYMENTS], r"has read the streams payments, trips, found payments: .*put them back"),
         ([PAYMENTS, TRIPS, SourceMark("more", "files")], "found payments, trips, more"),
@@ -100,9 +100,9 @@ def test_another_pipeline_is_told_whose_it_is_and_what_to_do(tmp_path: Path) -> 
         ),
     ],
 )
-def test_other_sources_are_refused(tmp_path: Path, now: list[SourceMark], said: str) -> None:
+def test_other_sources_are_refused(tmp_path: Path, now: list[SourceMark], text: str) -> None:
     owned(tmp_path, "shop", PAYMENTS, TRIPS)
-    with pytest.raises(StateError, match=said):
+    with pytest.raises(StateError, match=text):
         owned(tmp_path, "shop", *now)
 
 

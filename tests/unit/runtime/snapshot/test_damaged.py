@@ -57,23 +57,23 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path: Path, name: str, damage: b
     if (name, damage) == ("alert-counts.json", b"[]"):
         pytest.skip("nothing was counted yet")
     (tmp_path / name).write_bytes(damage)
-    with pytest.raises(StateError) as told:
+    with pytest.raises(StateError) as raised:
         read(tmp_path)
-    said = str(told.value)
-    assert str(tmp_path / name) in said or "plan snapshot of format" in said
-    assert to_do in said or "move the checkpoint away" in said
-    assert "\n" not in said
+    text = str(raised.value)
+    assert str(tmp_path / name) in text or "plan snapshot of format" in text
+    assert to_do in text or "move the checkpoint away" in text
+    assert "\n" not in text
 
 
 @pytest.mark.parametrize("damage", DAMAGE[2:], ids=repr)
 def test_a_damaged_line_of_the_list_of_chunks_is_told_with_its_number(tmp_path: Path, damage: bytes) -> None:
     whole = {"file": 0, "name": "a", "path": "/in/a", "device": 1, "inode": 1}
     (tmp_path / "chunks.jsonl").write_bytes(json.dumps(whole).encode() + b"\n" + damage + b"\n")
-    with pytest.raises(StateError, match="line 2") as told:
+    with pytest.raises(StateError, match="line 2") as raised:
         ChunkList(str(tmp_path)).refresh()
-    assert str(tmp_path / "chunks.jsonl") in str(told.value)
-    assert "restore the list from a copy, or move the checkpoint away" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert str(tmp_path / "chunks.jsonl") in str(raised.value)
+    assert "restore the list from a copy, or move the checkpoint away" in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_damaged_owner_is_told_where_shards_are_changed(tmp_path: Path) -> None:

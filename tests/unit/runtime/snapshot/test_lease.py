@@ -97,11 +97,11 @@ def test_a_run_that_is_taken_over_from_is_told_though_it_judges_nothing(
     store: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "RENEW_S", 0.02)
-    told: queue.Queue[StateError] = queue.Queue()
-    cut_off = lease(store, told.put)
+    body: queue.Queue[StateError] = queue.Queue()
+    cut_off = lease(store, body.put)
     cut_off.take([])
     store.clear(CLAIMS)  # as who takes over does
-    assert "taken over by another run" in str(told.get(timeout=60))
+    assert "taken over by another run" in str(body.get(timeout=60))
     cut_off.release()
 
 
@@ -156,8 +156,8 @@ def test_a_renewal_that_comes_late_gives_nobody_back_what_another_had_meanwhile(
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
     monkeypatch.setattr(lease_module, "LEASE_S", 0.0)
     monkeypatch.setattr(lease_module, "_POLL_S", 0.01)
-    store, told = Late(tmp_path / "store"), queue.Queue[StateError]()
-    frozen = lease(store, told.put)
+    store, body = Late(tmp_path / "store"), queue.Queue[StateError]()
+    frozen = lease(store, body.put)
     frozen.take([])
     store.late = True
     assert store.under_way.wait(60)
@@ -170,7 +170,7 @@ def test_a_renewal_that_comes_late_gives_nobody_back_what_another_had_meanwhile(
     monkeypatch.setattr(lease_module, "RENEW_S", 0.01)
     with pytest.raises(StateError, match="taken over by another run"):
         frozen.still_held()
-    assert "taken over by another run" in str(told.get(timeout=60))
+    assert "taken over by another run" in str(body.get(timeout=60))
     frozen.release()
     third = lease(store)
     third.take([])

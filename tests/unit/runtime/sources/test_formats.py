@@ -61,13 +61,13 @@ def test_a_finished_file_that_is_no_table_is_one_dead_letter(tmp_path: Path, foo
 
 def test_whichever_byte_is_damaged_the_file_ends_no_run(tmp_path: Path) -> None:
     whole = good()
-    told = 0
+    reported = 0
     for at in range(4, len(whole) - 8, 3):
         damaged = bytearray(whole)
         damaged[at] ^= 0xFF
         dead = decode_chunk("parquet", LAYOUT, chunk_of(tmp_path, bytes(damaged))).dead
-        told += [letter.reason for letter in dead] == ["malformed_parquet"]
-    assert told > 100
+        reported += [letter.reason for letter in dead] == ["malformed_parquet"]
+    assert reported > 100
 
 
 @pytest.mark.parametrize(

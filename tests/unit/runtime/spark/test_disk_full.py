@@ -10,7 +10,7 @@ from crossline.runtime.spark.disk_full import disk_full_line, retry_pauses_s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             (
@@ -34,8 +34,8 @@ from crossline.runtime.spark.disk_full import disk_full_line, retry_pauses_s
         ("", None),
     ],
 )
-def test_the_line_that_says_so_is_found(text: str, said: str | None) -> None:
-    assert disk_full_line(RuntimeError(text)) == said
+def test_the_line_that_says_so_is_found(text: str, message: str | None) -> None:
+    assert disk_full_line(RuntimeError(text)) == message
 
 
 def test_pauses_grow_and_have_a_bound() -> None:

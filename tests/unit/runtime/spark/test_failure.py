@@ -53,11 +53,11 @@ This could be either 1) a user error, or 2) the kafka topic-partition is deleted
     ],
 )
 def test_records_that_are_gone(text: str, expected: list[str]) -> None:
-    told = explained(RuntimeError(text))
-    assert type(told) is PermanentError
-    assert [part for part in expected if part not in str(told)] == []
-    assert "Py4J" not in str(told)
-    assert "\n" not in str(told)
+    reported = explained(RuntimeError(text))
+    assert type(reported) is PermanentError
+    assert [part for part in expected if part not in str(reported)] == []
+    assert "Py4J" not in str(reported)
+    assert "\n" not in str(reported)
 
 
 def test_what_another_failure_of_java_says_is_its_innermost_cause() -> None:
@@ -69,8 +69,8 @@ def test_what_another_failure_of_java_says_is_its_innermost_cause() -> None:
 
 def test_our_own_errors_are_told_as_they_were_raised() -> None:
     text = "…\ncrossline.basics.errors.StateError: state of batch 7 is missing\n\n\tat java"
-    told = explained(RuntimeError(text))
-    assert (type(told), str(told)) == (StateError, "state of batch 7 is missing")
+    reported = explained(RuntimeError(text))
+    assert (type(reported), str(reported)) == (StateError, "state of batch 7 is missing")
 
 
 def test_an_error_of_python_and_one_without_words() -> None:

@@ -49,10 +49,10 @@ def test_the_order_in_which_executors_are_told_says_nothing(
     change: tuple[Mapping[str, int], Sequence[str]], draw: object
 ) -> None:
     cores, before = change
-    told = list(cores.items())
-    draw.shuffle(told)  # type: ignore[attr-defined]
+    reported = list(cores.items())
+    draw.shuffle(reported)  # type: ignore[attr-defined]
     placement = assign_parts(len(before), cores, before)
-    assert assign_parts(len(before), dict(told), before) == placement
+    assert assign_parts(len(before), dict(reported), before) == placement
     assert assign_parts(len(before), cores, placement) == placement
 
 

@@ -106,8 +106,8 @@ def test_killed_before_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             else:
                 whole = True
         killed(uri)
-        shards, told = gone_on(uri, folder, life)
-        assert told == TOLD
+        shards, reported = gone_on(uri, folder, life)
+        assert reported == TOLD
         found.append(shards)
         if whole:
             break

@@ -50,7 +50,7 @@ TIMES = {"ms": "integer", "s": "number", "iso8601": "string"}
 
 
 def rows_of(unit: str) -> list[dict[str, Any]]:
-    told = {
+    body = {
         "ms": lambda s: 1_000 * (START_S + s),
         "s": lambda s: START_S + s + 0.5,
         "iso8601": "2026-01-31T09:30:{:02}Z".format,
@@ -58,7 +58,7 @@ def rows_of(unit: str) -> list[dict[str, Any]]:
     return [
         {
             "id": f"r{n}",
-            "at": told[unit](second),
+            "at": body[unit](second),
             "account": "a\u00e9",
             "shop": f"s{n % 3}",
             "amount": 1.5e3 * n,

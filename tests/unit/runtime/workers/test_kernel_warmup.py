@@ -32,18 +32,18 @@ def test_nothing_is_compiled_after_what_is_compiled_ahead() -> None:
 
 
 def test_steps_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[object] = []
+    found: list[object] = []
     for name in STEPS:
-        monkeypatch.setattr(module, name, partial(said.append, name))
-    module.warm(**module.ALL, on_step=lambda *step: said.append(step))
-    assert said == [
+        monkeypatch.setattr(module, name, partial(found.append, name))
+    module.warm(**module.ALL, on_step=lambda *step: found.append(step))
+    assert found == [
         *(("windows with a resolution", 0, 6), "warm_panes", ("sequences and absences", 1, 6), "warm_patterns"),
         *(("formats", 2, 6), "_decode_all", ("windows", 3, 6), "warm_windows", ("a batch", 4, 6), "_judge_some"),
         *(("records out of order", 5, 6), "warm_in_order"),
     ]
-    said.clear()
-    module.warm(on_step=lambda *step: said.append(step))
-    assert said == [("windows", 0, 2), "warm_windows", ("a batch", 1, 2), "_judge_some"]
+    found.clear()
+    module.warm(on_step=lambda *step: found.append(step))
+    assert found == [("windows", 0, 2), "warm_windows", ("a batch", 1, 2), "_judge_some"]
 
 
 RULES = """

@@ -66,8 +66,8 @@ def test_a_write_has_two_lines_chained_by_their_digests(log: AuditLog) -> None:
     assert (done["begun"], done["outcome"], done["after"]) == (1, "done", {"is_fraud": True})
     assert done["previous"] == begun["digest"]
     # The docs say how: SHA-256 of the JSON with sorted keys and no blanks, without the digest.
-    said = {name: value for name, value in begun.items() if name != "digest"}
-    text = json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    body = {name: value for name, value in begun.items() if name != "digest"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     assert begun["digest"] == hashlib.sha256(text.encode()).hexdigest()
     assert stat.S_IMODE(log.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(log.path.parent.stat().st_mode) == 0o700
@@ -152,9 +152,9 @@ def test_a_line_that_was_tampered_with_is_found(log: AuditLog, how: str) -> None
     for number in range(1, 4):
         label(log, f"t{number}")
     assert verify(log.path).problems == ()
-    change, said = TAMPERED[how]
+    change, found = TAMPERED[how]
     log.path.write_bytes(b"".join(change(lines(log))))
-    assert said in verify(log.path).problems[0]
+    assert found in verify(log.path).problems[0]
 
 
 def test_lines_that_were_cut_off_at_the_end_are_missed_by_a_head_that_was_noted(log: AuditLog) -> None:

@@ -60,8 +60,8 @@ def test_one_chain_over_files_that_are_named_by_their_lines(tmp_path: Path) -> N
     found = [(number, json.loads(line)["sequence"]) for number, line in lines_of(log.path)]
     assert found == [(number, number) for number in range(1, 41)]
     assert [number for number, _ in lines_of(log.path, parts[1].last - 1)] == list(range(parts[1].last, 41))
-    said = verify(log.path)
-    assert (said.events, said.problems, said.open_writes, said.torn) == (40, (), (), 0)
+    shown = verify(log.path)
+    assert (shown.events, shown.problems, shown.open_writes, shown.torn) == (40, (), (), 0)
     assert all(part.path.stat().st_mode & 0o077 == 0 for part in parts)
     # Who comes next goes on in the chain, also where all was put away and the new file is not there yet.
     log.path.rename(log.path.with_name(f"audit-{parts[-1].last + 1:012}-{40:012}.jsonl"))
@@ -158,5 +158,5 @@ def test_the_route_and_the_command_read_all_files(tmp_path: Path, capsys: pytest
     (tmp_path / "stream.yaml").write_text(STREAM)
     (tmp_path / "policy.yaml").write_text("schema_version: 1\nversion: 1\n")
     assert run_command(["serve", "audit", "verify", "--pipeline", str(audited), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (said["events"], said["problems"]) == (parts_of(log.path)[-1].last, [])
+    body = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (body["events"], body["problems"]) == (parts_of(log.path)[-1].last, [])

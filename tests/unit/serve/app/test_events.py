@@ -74,8 +74,8 @@ class Shop:
 
 def told(events: list[LiveEvent]) -> list[str]:
     """What each is about."""
-    said = [orjson.loads(each.body) for each in events]
-    return [each.get("alert_id") or each["revision_id"] for each in said]
+    lines = [orjson.loads(each.body) for each in events]
+    return [each.get("alert_id") or each["revision_id"] for each in lines]
 
 
 def with_shop(folder: Path, work: Callable[[Shop], Awaitable[None]]) -> None:

@@ -78,9 +78,9 @@ def test_a_batch_is_answered_in_its_order_each_by_itself() -> None:
     async def work(client: httpx.AsyncClient, desk: Desk) -> None:
         records: list[Any] = [orjson.loads(payment(f"t{number}")) for number in range(BATCH_MAX - 2)]
         reply = await client.post("/v1/decisions/payments:batch", json={"records": [*records, {"id": "bad"}, 7]})
-        said = reply.json()
-        assert [each["record_id"] for each in said[:-2]] == [each["id"] for each in records]
-        assert [each["status"] for each in said[-2:]] == [422, 422]
+        body = reply.json()
+        assert [each["record_id"] for each in body[:-2]] == [each["id"] for each in records]
+        assert [each["status"] for each in body[-2:]] == [422, 422]
         assert desk.log.there == [each["id"] for each in records]
 
     with_server(work)
@@ -135,11 +135,11 @@ def test_a_dry_run_of_many_is_one_call_of_the_replica() -> None:
         wrong, other = {"id": 7}, orjson.loads(payment("t1", 5))
         whole = [*records, wrong, records[0], other]
         reply = await client.post("/v1/decisions/payments:batch?dry_run=true", json={"records": whole})
-        said = reply.json()
-        assert [each["record_id"] for each in said[: len(records)]] == [each["id"] for each in records]
-        assert [each["receipt"] for each in said[: len(records)]] == [None] * len(records)
-        assert [each.get("status") for each in said[-3:]] == [422, None, 409]
-        assert said[-2] == said[0]
+        body = reply.json()
+        assert [each["record_id"] for each in body[: len(records)]] == [each["id"] for each in records]
+        assert [each["receipt"] for each in body[: len(records)]] == [None] * len(records)
+        assert [each.get("status") for each in body[-3:]] == [422, None, 409]
+        assert body[-2] == body[0]
         assert (desk.judge.dry_calls, desk.log.there) == (1, [])
 
     with_server(work)

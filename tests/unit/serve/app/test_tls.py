@@ -125,17 +125,17 @@ def test_a_server_that_cannot_be_known_gets_no_payment(tmp_path: Path) -> None:
         other = certificate(tmp_path, "other")
         for trusted in (None, other.cert_file):
             async with AsyncClient(served.url, key=served.key, timeout=1.0, ca_file=trusted, fallback="block") as asks:
-                said = await asks.decide("payments", payment("t1"))
-            assert (said.answered, said.decision) == ("unreachable", "block")
-            assert "CERTIFICATE_VERIFY_FAILED" in said.degraded[0].why
+                found = await asks.decide("payments", payment("t1"))
+            assert (found.answered, found.decision) == ("unreachable", "block")
+            assert "CERTIFICATE_VERIFY_FAILED" in found.degraded[0].why
 
     with_api(tmp_path, certificate(tmp_path, "api"), work)
 
     async def elsewhere(served: Served) -> None:
         async with AsyncClient(served.url, key=served.key, timeout=1.0, ca_file=served.tls.cert_file) as client:
-            said = await client.decide("payments", payment("t1"))
-        assert said.answered == "unreachable"
-        assert "127.0.0.1" in said.degraded[0].why
+            found = await client.decide("payments", payment("t1"))
+        assert found.answered == "unreachable"
+        assert "127.0.0.1" in found.degraded[0].why
 
     (tmp_path / "elsewhere").mkdir()
     with_api(tmp_path / "elsewhere", certificate(tmp_path, "elsewhere", "127.0.0.2"), elsewhere)
@@ -154,9 +154,9 @@ def test_plain_http_is_answered_by_nobody(tmp_path: Path) -> None:
         return found
 
     async def work(served: Served) -> None:
-        said = await asyncio.to_thread(asked, served.place)
-        assert b"HTTP/" not in said
-        assert b"well" not in said
+        shown = await asyncio.to_thread(asked, served.place)
+        assert b"HTTP/" not in shown
+        assert b"well" not in shown
         # Whoever spoke it is gone; others are answered.
         async with AsyncClient(served.url, key=served.key, timeout=SECONDS, ca_file=served.tls.cert_file) as client:
             assert (await client.decide("payments", payment("t1"))).answered == "peek"

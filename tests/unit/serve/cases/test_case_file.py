@@ -111,12 +111,12 @@ def test_a_kill_leaves_each_call_whole_or_not_at_all(tmp_path: Path) -> None:
             if int(line) >= 20:
                 break
         child.send_signal(signal.SIGKILL)
-        said = max([int(line), *map(int, child.stdout.read().split())])
+        shown = max([int(line), *map(int, child.stdout.read().split())])
     store = Cases(path)
     resolved = 0
-    for number in range(said + 2):
+    for number in range(shown + 2):
         found = store.cases(CaseFilter(alert_id=f"a{number}")).items
-        assert len(found) == 1 or number > said
+        assert len(found) == 1 or number > shown
         for case in found:
             label, kinds = store.label("p", f"t{number}"), [each.kind for each in store.events(case.case_id)]
             assert (case.state, case.version, label is not None, kinds) in (
@@ -128,7 +128,7 @@ def test_a_kill_leaves_each_call_whole_or_not_at_all(tmp_path: Path) -> None:
                 f"{number}", [LinkedAlert(f"a{number}", "p", f"t{number}")], who="ada", key=f"c{number}"
             )
             assert again.case_id == case.case_id, "the key was kept with the case"
-    assert resolved >= said + 1
+    assert resolved >= shown + 1
     store.close()
 
 

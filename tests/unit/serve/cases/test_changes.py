@@ -22,10 +22,10 @@ from crossline.serve.revisions.revision_log import RevisedLog
 def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
     async def heard(after: str | None, count: int, desk: Desk, act: CaseAction | None) -> list[LiveEvent]:
         reader, revised = FeedReader(tmp_path / "feed", poll_s=0.001), RevisedLog(tmp_path / "revised.db")
-        told: list[CaseChanges] = []
-        working = CaseService(desk.cases, clock_ms=lambda: desk.now_ms, on_change=lambda: told[0].notify())  # noqa: PLW0108 - it is made below
-        told.append(CaseChanges(working))
-        events = AllEvents(reader, revised, told[0])
+        body: list[CaseChanges] = []
+        working = CaseService(desk.cases, clock_ms=lambda: desk.now_ms, on_change=lambda: body[0].notify())  # noqa: PLW0108 - it is made below
+        body.append(CaseChanges(working))
+        events = AllEvents(reader, revised, body[0])
         if after is not None and "~" not in after:
             after = f"{after}~{(await events._newest()).life}"  # written by hand, but for whose it is
         try:
@@ -36,7 +36,7 @@ def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
                     await asyncio.to_thread(working.act, "C-1", act, "ada")
                 return [await first, *[await anext(found) for _ in range(count - 1)]]
         finally:
-            told[0].close()
+            body[0].close()
             await reader.close()
 
     desk = Desk(tmp_path)

@@ -147,12 +147,12 @@ class Twin:
         self.cases: list[dict[str, Any]] = []
         self.known: set[str] = set()
 
-    def take(self, said: dict[str, Any], at_ms: int) -> None:
-        if said["alert_id"] in self.known or said["kind"] != "alert":
+    def take(self, body: dict[str, Any], at_ms: int) -> None:
+        if body["alert_id"] in self.known or body["kind"] != "alert":
             return
-        self.known.add(said["alert_id"])
-        values = {("account_id", said["key"]["account_id"])}
-        values |= {(name, value) for name, value in said.get("record", {}).items() if name in SETTINGS.link}
+        self.known.add(body["alert_id"])
+        values = {("account_id", body["key"]["account_id"])}
+        values |= {(name, value) for name, value in body.get("record", {}).items() if name in SETTINGS.link}
 
         def near(case: dict[str, Any]) -> bool:
             for each in values:
@@ -170,7 +170,7 @@ class Twin:
             self.cases.append({"state": "open", "alerts": []})
         case = live[0] if live else done[-1] if done else self.cases[-1]
         case["state"] = "open"
-        case["alerts"].append((said["alert_id"], at_ms, values))
+        case["alerts"].append((body["alert_id"], at_ms, values))
 
     def told(self) -> dict[str, list[str]]:
         named = {f"C-{number}": sorted(each[0] for each in case["alerts"]) for number, case in enumerate(self.cases, 1)}
@@ -205,11 +205,11 @@ def test_cases_are_what_a_naive_twin_says(tmp_path_factory: pytest.TempPathFacto
         if step[0] == "alert":
             _, name, account, record, hours, shadow = step
             at_ms = START + hours * HOUR
-            said = alert(
+            found = alert(
                 f"x{name}", at_ms, account, record=record, kind="shadow" if shadow and hours % 7 == 0 else "alert"
             )
-            batch.append(said)
-            twin.take(said, at_ms)
+            batch.append(found)
+            twin.take(found, at_ms)
             if len(batch) >= cut:
                 flush()
             continue

@@ -86,9 +86,9 @@ def test_what_suppressions_hid_is_counted_in_a_file_of_version_3(tmp_path: Path)
         connection.execute("PRAGMA user_version = 3")
     connection.close()
     desk = Desk(tmp_path)
-    told = store.listed(desk.cases.file, START, None, 9)
+    reported = store.listed(desk.cases.file, START, None, 9)
     names = ("suppression_id", "hidden_count", "hidden_last_at", "fraud_count")
-    assert [tuple(each[name] for name in names) for each in told] == [
+    assert [tuple(each[name] for name in names) for each in reported] == [
         (3, 0, None, 0),
         (2, 1, "2026-01-01T00:00:00.002Z", 0),
         (1, 2, "2026-01-01T00:00:00.001Z", 1),

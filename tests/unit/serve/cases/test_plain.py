@@ -26,12 +26,12 @@ def plain(tmp_path: Path) -> Iterator[JsonCases]:
 
 
 def test_labels(plain: JsonCases) -> None:
-    said = {"is_fraud": True, "known_at": "2025-12-31T00:00:00.000Z", "reason": None}
-    made = plain.put_label("p", "t1", said, "ada", None)
+    body = {"is_fraud": True, "known_at": "2025-12-31T00:00:00.000Z", "reason": None}
+    made = plain.put_label("p", "t1", body, "ada", None)
     assert made == plain.label("p", "t1")
-    assert (made["known_at"], made["who"], made["version"], made["reason"]) == (said["known_at"], "ada", 1, "")
+    assert (made["known_at"], made["who"], made["version"], made["reason"]) == (body["known_at"], "ada", 1, "")
     with pytest.raises(ChangedError) as stale:
-        plain.put_label("p", "t1", said, "bob", None)
+        plain.put_label("p", "t1", body, "bob", None)
     assert stale.value.version == 1
     assert plain.put_label("p", "t1", {"is_fraud": False}, "bob", 1)["version"] == 2
     with pytest.raises(NotTakenError, match="/known_at"):

@@ -30,7 +30,7 @@ def filled(desk: Desk) -> None:
     """Cases 1 to 9: severities in turns, money 0 to 8, two streams, two rules, an alert each hour."""
     for number in range(9):
         record = {"amount_cents": number * 100, "currency": "EUR"} if number else {}
-        said = alert(
+        found = alert(
             f"n{number}",
             START + number * HOUR,
             f"acc{number}",
@@ -39,7 +39,7 @@ def filled(desk: Desk) -> None:
             rule_id="burst" if number % 3 else "travel",
             record=record,
         )
-        desk.take(said)
+        desk.take(found)
 
 
 def numbers(desk: Desk, wanted: QueueFilter, sort: str = "newest", who: str = "ada") -> list[int]:

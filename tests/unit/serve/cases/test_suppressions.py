@@ -55,8 +55,8 @@ def test_what_is_hidden(desk: Desk, wanted: dict[str, Any], visible: list[str]) 
     suppress(desk, **wanted)
     desk.take(alert("x1"), alert("x2", account="a2", value=3, record={"shop": "s2"}), alert("x3", rule_id="travel"))
     assert shown(desk) == visible
-    (told,) = store.listed(desk.cases.file, START, None, 10)
-    assert told["hidden_count"] == 3 - len(visible)
+    (body,) = store.listed(desk.cases.file, START, None, 10)
+    assert body["hidden_count"] == 3 - len(visible)
 
 
 def test_it_ends_by_itself_or_by_hand(desk: Desk) -> None:
@@ -81,9 +81,9 @@ def test_the_fraud_that_it_hid_shows_once_it_is_labelled(desk: Desk) -> None:
     assert store.one(desk.cases.file, number, START)["fraud_count"] == 0
     desk.cases.put_label("payments", "r-x1", True, who="ada")
     desk.cases.put_label("payments", "r-x2", False, who="ada")
-    told = store.one(desk.cases.file, number, START)
-    assert (told["hidden_count"], told["fraud_count"]) == (3, 1)
-    assert [each["alert_id"] for each in told["frauds"]] == ["x3", "x1"]
+    body = store.one(desk.cases.file, number, START)
+    assert (body["hidden_count"], body["fraud_count"]) == (3, 1)
+    assert [each["alert_id"] for each in body["frauds"]] == ["x3", "x1"]
 
 
 def counted(desk: Desk) -> list[tuple[Any, ...]]:
@@ -99,8 +99,8 @@ def counted_naively(desk: Desk) -> list[tuple[Any, ...]]:
         mine = file.rows("SELECT stream, record_id, event_ms FROM alerts WHERE suppressed_by = ?", (row["number"],))
         records = {(each["stream"], each["record_id"]) for each in mine}
         last = max((each["event_ms"] for each in mine), default=None)
-        said = None if last is None else instant_text(last)
-        found.append((row["number"], len(mine), said, len(records & frauds)))
+        text = None if last is None else instant_text(last)
+        found.append((row["number"], len(mine), text, len(records & frauds)))
     return found
 
 

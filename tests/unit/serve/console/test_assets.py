@@ -25,8 +25,8 @@ def test_vendored_files_are_those_of_the_manifest() -> None:
     assert {path.relative_to(FOLDER).as_posix() for path in there} == set(pinned)
     for path in there:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == pinned[path.relative_to(FOLDER).as_posix()], path
-    told = (FOLDER / "LICENCES.md").read_text()
-    assert not [each["name"] for each in manifest() if each["name"].partition(".")[0].lower() not in told.lower()]
+    text = (FOLDER / "LICENCES.md").read_text()
+    assert not [each["name"] for each in manifest() if each["name"].partition(".")[0].lower() not in text.lower()]
 
 
 def test_the_lock_names_versions_and_hashes_and_no_host() -> None:

@@ -154,12 +154,12 @@ class FakeLedger:
             return IdClaim("differs")
         return IdClaim("fresh") if body is None else IdClaim("answered", body)
 
-    async def answer(self, answer: DecisionAnswer, said: Mapping[str, Any]) -> RecordedAnswer | None:
+    async def answer(self, answer: DecisionAnswer, content: Mapping[str, Any]) -> RecordedAnswer | None:
         self.asked += 1
         await self.keeps.wait()
         if self.fails is not None:
             raise self.fails
-        asked, body = answer.asked, orjson.dumps({**said, "receipt": "r"})
+        asked, body = answer.asked, orjson.dumps({**content, "receipt": "r"})
         if self.other is not None:
             return RecordedAnswer(self.other, first=False)
         self.known[asked.stream, asked.record_id] = asked.digest, body

@@ -53,14 +53,14 @@ def test_what_the_stream_decides_otherwise_is_revised_once_the_batch_covers_it()
     settling = Reconciliation()
     for number, name in enumerate(("a", "b", "c", "d")):
         settling.answered(answered(name, "review"), LogPosition("p-0", number))
-    said = [of_stream("a", "review"), of_stream("b", "block")]
-    first = settling.batch(batch(5, 3, *said))
+    lines = [of_stream("a", "review"), of_stream("b", "block")]
+    first = settling.batch(batch(5, 3, *lines))
     assert [(each.record_id, each.was, each.decision["decision"]) for each in first] == [
         ("b", "review", "block"),
         ("c", "review", "allow"),  # no rule held
     ]
     assert (settling.counts.compared, settling.counts.differed, settling.waiting) == ({"peek": 3}, {"peek": 2}, 1)
-    assert settling.batch(batch(5, 3, *said)) == []
+    assert settling.batch(batch(5, 3, *lines)) == []
 
 
 def test_what_the_stream_took_later_waits_for_its_own_batch() -> None:
@@ -163,9 +163,9 @@ class Naive:
         self.compared: list[tuple[str, int]] = []
 
     def batch(self, made: FeedBatch) -> None:
-        said = {orjson.loads(each)["record_id"] for each in made.section("decisions")}
+        found = {orjson.loads(each)["record_id"] for each in made.section("decisions")}
         for name, (_, place) in list(self.open.items()):
-            if name in said or (place is not None and made.has("payments", place)):
+            if name in found or (place is not None and made.has("payments", place)):
                 del self.open[name]
                 self.compared.append((name, made.number))
 

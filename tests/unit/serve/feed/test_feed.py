@@ -51,8 +51,8 @@ class Written:
 
 
 def decision(record_id: str, kind: str = "decision", **more: Any) -> dict[str, Any]:
-    said = {"decision_id": f"d-{record_id}", "kind": kind, "revision": 0, "stream": "payments", "record_id": record_id}
-    return {"schema_version": 1, **said, "decision": "block", "score": 40, "reasons": [{"rule_id": "burst"}], **more}
+    body = {"decision_id": f"d-{record_id}", "kind": kind, "revision": 0, "stream": "payments", "record_id": record_id}
+    return {"schema_version": 1, **body, "decision": "block", "score": 40, "reasons": [{"rule_id": "burst"}], **more}
 
 
 def alert(alert_id: str, kind: str = "alert", **more: Any) -> dict[str, Any]:
@@ -205,8 +205,8 @@ def test_events_go_on_behind_an_id(tmp_path: Path) -> None:
 
     async def events(after: str, count: int) -> list[tuple[str, str]]:
         found = []
-        async with reading(tmp_path) as reader, aclosing(reader.events(EventId.of(after))) as told:  # type: ignore[type-var]
-            async for each in told:
+        async with reading(tmp_path) as reader, aclosing(reader.events(EventId.of(after))) as reported:  # type: ignore[type-var]
+            async for each in reported:
                 assert each.value()["kind"] == each.kind
                 found.append((str(each.id), each.kind))
                 if len(found) == count:
@@ -359,10 +359,10 @@ def test_from_now_on_nothing_of_before_is_told(tmp_path: Path) -> None:
 
     async def meet(batch: int) -> None:
         async with reading(folder) as reader:
-            told = asyncio.ensure_future(anext(reader.events()))
+            reported = asyncio.ensure_future(anext(reader.events()))
             await asyncio.sleep(0)
             Written(folder).write(batch, alerts=[alert("new")])
-            event = await told
+            event = await reported
             assert (str(event.id), event.missed) == (f"{batch}-0", 0)
 
     run(meet(0))

@@ -77,8 +77,8 @@ def publish(path: Path, rule_id: str, at_ms: int, predicted: Mapping[str, Any], 
     """A version that was published at ``at_ms`` with a proof that foretells ``predicted``."""
     text = f"{rule_id}@{version}"
     digests = {"rule": text_digest(text), "data": "d", "result": rule_id}
-    said = {"rule_id": rule_id, "version": version, "text": text, "digests": digests, "predicted": dict(predicted)}
+    body = {"rule_id": rule_id, "version": version, "text": text, "digests": digests, "predicted": dict(predicted)}
     approvals = ApprovalFile(path)
-    approvals.keep_proof(KeptProof(proof_id_of(said), "ines.vale", at_ms, said))
+    approvals.keep_proof(KeptProof(proof_id_of(body), "ines.vale", at_ms, body))
     request = approvals.ask(rule_id, version, f"{rule_id}.yaml", text, "ines.vale", at_ms)
     approvals.decide(request.number, "oda.lind", "", at_ms, approved=True)

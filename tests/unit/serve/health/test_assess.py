@@ -107,8 +107,8 @@ def test_overlap_suppressions_drift_and_parity() -> None:
 
 
 def test_words_of_parity() -> None:
-    said = [parity_text(one(counts(), parity={"burst": each})) for each in (Parity(3), Parity(), Parity(3, 1))]
-    assert said == ["same", "no answers", "1 differs"]
+    lines = [parity_text(one(counts(), parity={"burst": each})) for each in (Parity(3), Parity(), Parity(3, 1))]
+    assert lines == ["same", "no answers", "1 differs"]
     assert parity_text(one(counts())) == "not there"
 
 

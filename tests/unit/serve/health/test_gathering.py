@@ -34,17 +34,17 @@ def test_costs_are_shares_of_what_the_last_batches_measured() -> None:
 
 
 def test_a_prediction_is_scaled_to_the_currency_and_another_field_is_left_out() -> None:
-    said = {"per_day": 4.0, "low": 0.0, "high": 9.0, "days": 8.0}
-    assert prediction_of(3, 77, said, None) == Prediction(3, 77, DailyForecast(4.0, 0.0, 9.0, 8.0))
-    said |= {
+    body = {"per_day": 4.0, "low": 0.0, "high": 9.0, "days": 8.0}
+    assert prediction_of(3, 77, body, None) == Prediction(3, 77, DailyForecast(4.0, 0.0, 9.0, 8.0))
+    body |= {
         "money": {"field": "amount_cents", "per_day": 1_200.0, "low": 300.0, "high": 2_100.0, "days": 8.0},
         "precision": {"true": 40, "labels": 50, "value": 0.8, "low": 0.67, "high": 0.89},
     }  # type: ignore[operator]
-    found = prediction_of(3, 77, said, ("amount_cents", 2))
+    found = prediction_of(3, 77, body, ("amount_cents", 2))
     assert found.money == DailyForecast(12.0, 3.0, 21.0, 8.0)
     assert found.precision == Precision(40, 50)
-    assert prediction_of(3, 77, said, ("price", 2)).money is None
-    assert prediction_of(3, 77, said, None).money is None
+    assert prediction_of(3, 77, body, ("price", 2)).money is None
+    assert prediction_of(3, 77, body, None).money is None
 
 
 class Alerts:

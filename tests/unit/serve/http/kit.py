@@ -118,8 +118,8 @@ class FakeLedger:
         return self.receipts.get(decision_id)
 
     def differing(self, since_ms: int, most: int) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        told = [(self.answered[name], each) for name, several in self.revised.items() for each in several]
-        return [each for each in told if each[1].get("at_ms", since_ms) >= since_ms][:most]
+        lines = [(self.answered[name], each) for name, several in self.revised.items() for each in several]
+        return [each for each in lines if each[1].get("at_ms", since_ms) >= since_ms][:most]
 
     def figures(self, records: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         found = {
@@ -215,9 +215,9 @@ def detail(answer: Any, status: int) -> str:
     """The detail of a problem, whose shape is checked."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
-    said = answer.json()
-    assert set(said) == {"type", "title", "status", "detail", "errors"}
-    assert said["status"] == status
-    assert all(set(each) == {"pointer", "found", "expected", "hint"} for each in said["errors"])
+    body = answer.json()
+    assert set(body) == {"type", "title", "status", "detail", "errors"}
+    assert body["status"] == status
+    assert all(set(each) == {"pointer", "found", "expected", "hint"} for each in body["errors"])
     assert "Traceback" not in answer.text
-    return str(said["detail"])
+    return str(body["detail"])

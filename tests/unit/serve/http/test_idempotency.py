@@ -57,8 +57,8 @@ def test_a_fault_is_tried_again(tmp_path: Path) -> None:
 
     deps: Any = {"cases": Broken()}
     with served(example(), tmp_path / "serve", **deps) as client:
-        said = detail(client.post("/v1/cases", json={"title": "x"}, headers=KEY), 500)
-        assert "disk" not in said
+        found = detail(client.post("/v1/cases", json={"title": "x"}, headers=KEY), 500)
+        assert "disk" not in found
     with served(example(), tmp_path / "serve") as client:
         assert client.post("/v1/cases", json={"title": "x"}, headers=KEY).status_code == 201
 

@@ -29,8 +29,8 @@ def done(client: Client, job_id: str) -> dict[str, Any]:
     """The job, once it is over."""
     held = next(each for each in _jobs(client)._jobs.values() if each.job_id == job_id)
     client.runner.run(held.over.wait())
-    told: dict[str, Any] = client.get(f"/v1/jobs/{job_id}").json()
-    return told
+    body: dict[str, Any] = client.get(f"/v1/jobs/{job_id}").json()
+    return body
 
 
 def _jobs(client: Client) -> Jobs:
@@ -44,10 +44,10 @@ def test_rules_are_tried_on_a_sample(reading: Client) -> None:
     text = (example() / "rules/large_payment.yaml").read_text()
     answer = reading.post("/v1/rules:test", json={"rules": {"text": text}, "records": {"payments": records()}})
     assert (answer.status_code, answer.headers["location"]) == (202, f"/v1/jobs/{answer.json()['job_id']}")
-    told = done(reading, answer.json()["job_id"])
-    assert (told["state"], told["error"], told["progress"]["share"]) == ("done", None, 1.0)
-    assert (told["result"]["rule_id"], told["result"]["alerts"]) == ("large_payment", 1)
-    assert told["result"]["first"][0]["record_id"] == alert["record_id"]
+    body = done(reading, answer.json()["job_id"])
+    assert (body["state"], body["error"], body["progress"]["share"]) == ("done", None, 1.0)
+    assert (body["result"]["rule_id"], body["result"]["alerts"]) == ("large_payment", 1)
+    assert body["result"]["first"][0]["record_id"] == alert["record_id"]
     assert "found no job" in detail(reading.get(answer.headers["location"], headers={"x-who": "tom"}), 404)
     (listed,) = reading.get("/v1/jobs").json()["items"]
     assert (listed["state"], listed["result"]) == ("done", None)
@@ -57,12 +57,12 @@ def test_rules_are_tried_on_a_sample(reading: Client) -> None:
 def test_files_are_judged(reading: Client) -> None:
     text = (example() / "rules/large_payment.yaml").read_text().replace("100000", "1")
     wanted = {"compare": {"text": text}, "inputs": {"payments": ["in/*.jsonl"]}}
-    told = done(reading, reading.post("/v1/rules:backtest", json=wanted).json()["job_id"])
-    assert told["state"] == "done", told
-    assert told["result"]["alerts"] == {"card_testing": 1, "large_payment": 1, "spending": 1}
-    assert "output" not in told["result"]
-    told = done(reading, reading.post("/v1/rules:backtest", json={}).json()["job_id"])
-    assert told["result"]["records"] == 24, "the files of its source"
+    body = done(reading, reading.post("/v1/rules:backtest", json=wanted).json()["job_id"])
+    assert body["state"] == "done", body
+    assert body["result"]["alerts"] == {"card_testing": 1, "large_payment": 1, "spending": 1}
+    assert "output" not in body["result"]
+    body = done(reading, reading.post("/v1/rules:backtest", json={}).json()["job_id"])
+    assert body["result"]["records"] == 24, "the files of its source"
 
 
 def test_the_first_records_of_a_source_are_a_sample(reading: Client) -> None:
@@ -70,8 +70,8 @@ def test_the_first_records_of_a_source_are_a_sample(reading: Client) -> None:
     text = (example() / "rules/large_payment.yaml").read_text()
     for count, alerts in ((5, 0), (24, 1), (20_000, 1)):
         wanted = {"rules": {"text": text}, "first": {"payments": count}}
-        told = done(reading, reading.post("/v1/rules:test", json=wanted).json()["job_id"])
-        assert (told["state"], told["result"]["alerts"]) == ("done", alerts)
+        body = done(reading, reading.post("/v1/rules:test", json=wanted).json()["job_id"])
+        assert (body["state"], body["result"]["alerts"]) == ("done", alerts)
     refused = reading.post("/v1/rules:test", json={"rules": {"text": text}})
     assert "records by stream" in refused.json()["errors"][0]["expected"]
 
@@ -80,23 +80,23 @@ def test_the_thresholds_around_that_of_a_rule_are_judged(reading: Client) -> Non
     """One account makes five small card payments within a minute, so six are never reached."""
     text = (example() / "rules/card_testing.yaml").read_text()
     wanted = {"rules": {"text": text}, "rule_id": "card_testing", "steps": 2, "also": [9]}
-    told = done(reading, reading.post("/v1/rules:thresholds", json=wanted).json()["job_id"])
-    assert told["state"] == "done", told
-    found = [(each["threshold"], each["alerts"]) for each in told["result"]["judged"]]
+    body = done(reading, reading.post("/v1/rules:thresholds", json=wanted).json()["job_id"])
+    assert body["state"] == "done", body
+    found = [(each["threshold"], each["alerts"]) for each in body["result"]["judged"]]
     assert found == [(3, 1), (4, 1), (5, 1), (6, 0), (7, 0), (9, 0)]
-    assert told["result"]["present"]["threshold"] == 5
+    assert body["result"]["present"]["threshold"] == 5
 
 
 def test_a_job_that_fails_says_why(reading: Client) -> None:
     text = (example() / "rules/large_payment.yaml").read_text().replace("amount_cents", "amount")
-    told = done(reading, reading.post("/v1/rules:backtest", json={"rules": {"text": text}}).json()["job_id"])
-    assert (told["state"], told["result"]) == ("failed", None)
-    assert told["error"].startswith("2 problems in rules.yaml\n")
-    assert "did you mean amount_cents?" in told["error"]
+    body = done(reading, reading.post("/v1/rules:backtest", json={"rules": {"text": text}}).json()["job_id"])
+    assert (body["state"], body["result"]) == ("failed", None)
+    assert body["error"].startswith("2 problems in rules.yaml\n")
+    assert "did you mean amount_cents?" in body["error"]
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "said"),
+    ("path", "body", "text"),
     [
         (":backtest", {"inputs": {"payments": ["../*.jsonl"]}}, "below the pipeline's folder"),
         (":backtest", {"inputs": {"payments": ["/etc/passwd"]}}, "below the pipeline's folder"),
@@ -111,8 +111,8 @@ def test_a_job_that_fails_says_why(reading: Client) -> None:
         (":test", {"rules": {"text": "x"}, "records": {"payments": ["x"]}}, "/records/payments/0"),
     ],
 )
-def test_what_no_job_is_made_of(reading: Client, path: str, body: object, said: str) -> None:
-    assert said in detail(reading.post(f"/v1/rules{path}", json=body), 422)
+def test_what_no_job_is_made_of(reading: Client, path: str, body: object, text: str) -> None:
+    assert text in detail(reading.post(f"/v1/rules{path}", json=body), 422)
     assert reading.get("/v1/jobs").json()["items"] == []
 
 
@@ -222,8 +222,8 @@ def test_commands_tell_what_the_command_line_tells(tmp_path: Path) -> None:
 
 def test_of_a_command_that_failed_its_error_is_told_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "1,000 records, 50%, 0:01 left\nerror: x.yaml:1\n  error: of its own\n"
-    said = f"import sys; sys.stderr.write({text!r}); sys.exit(1)"
-    monkeypatch.setattr(jobs, "command_line", lambda _: [sys.executable, "-c", said])
+    message = f"import sys; sys.stderr.write({text!r}); sys.exit(1)"
+    monkeypatch.setattr(jobs, "command_line", lambda _: [sys.executable, "-c", message])
 
     async def main() -> None:
         held = Jobs(tmp_path / "jobs", lambda: NOW_MS)

@@ -31,9 +31,9 @@ def document(client: Client) -> dict[str, Any]:
 
 
 def test_each_operation_says_what_it_needs(reading: Client) -> None:
-    said = document(reading)
-    assert said["openapi"] == "3.1.0"
-    for path, item in said["paths"].items():
+    body = document(reading)
+    assert body["openapi"] == "3.1.0"
+    for path, item in body["paths"].items():
         for verb, operation in item.items():
             if path in {"/healthz", "/readyz"}:
                 assert operation["security"] == []

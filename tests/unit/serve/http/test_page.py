@@ -23,14 +23,14 @@ def test_its_requests_are_answered_as_it_says(writing: Client) -> None:
         first, *lines = head.split("\n")
         verb, path = first.split(" ")
         headers = dict(line.split(": ") for line in lines)
-        told = writing.request(verb, path, headers=headers, content=more[0].encode() if len(more) > 1 else None)
-        assert f"HTTP/1.1 {told.status_code}" == more[-1].strip(), (first, told.text)
+        reported = writing.request(verb, path, headers=headers, content=more[0].encode() if len(more) > 1 else None)
+        assert f"HTTP/1.1 {reported.status_code}" == more[-1].strip(), (first, reported.text)
         if answer:
-            said, given = orjson.loads(answer), told.json()
+            body, given = orjson.loads(answer), reported.json()
             assert {name: given[name] for name in ("ok", "rules", "warnings")} == {
-                name: said[name] for name in ("ok", "rules", "warnings")
+                name: body[name] for name in ("ok", "rules", "warnings")
             }
-            (shown,), (problem,) = said["problems"], given["problems"]
+            (shown,), (problem,) = body["problems"], given["problems"]
             assert shown.items() <= problem.items()
         asked += 1
     assert asked > 9

@@ -138,8 +138,8 @@ def test_a_fault_of_a_command_is_for_the_log_and_not_for_who_asks(monkeypatch: p
         monkeypatch.setattr(commands.Commands, "_done", broken)
         with pytest.raises(RuntimeError, match="ended by a fault of its own") as raised:
             await commands.Commands().run(["alerts", "evidence"], 5)
-        told = problem_of(raised.value)
-        assert told.status == 500
-        assert "secret" not in told.detail
+        reported = problem_of(raised.value)
+        assert reported.status == 500
+        assert "secret" not in reported.detail
 
     asyncio.run(main())

@@ -38,10 +38,10 @@ class Line:
         for each in (self._listener, *self._both):
             _end(each)
 
-    def arm(self, asks: bytes, told: bytes | None) -> None:
+    def arm(self, asks: bytes, raw: bytes | None) -> None:
         """Cut the next connection by which this is asked."""
         self.cut.clear()
-        self.asks, self.told = asks, told
+        self.asks, self.told = asks, raw
 
     def _accept(self) -> None:
         with suppress(OSError):

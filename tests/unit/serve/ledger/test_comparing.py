@@ -47,8 +47,8 @@ def test_nothing() -> None:
 
 def test_a_figure_beyond_64_bits_is_as_receipts_have_it() -> None:
     figures = {"card_burst": {**FIGURES["card_burst"], "value": 2.0**65}}  # the float nearest to 2**65 + 1
-    said = {"decision": "review", "reasons": [REASON], "policy_version": 2, "decided_at": AT}
-    kept = receipt_body(replace(entry("t0", **said), figures=figures), ChainHead("a"), None)
+    body = {"decision": "review", "reasons": [REASON], "policy_version": 2, "decided_at": AT}
+    kept = receipt_body(replace(entry("t0", **body), figures=figures), ChainHead("a"), None)
     found = again(alerts={"card_burst": alert(EVIDENCE["card_burst"]["record_ids"], value=2**65 + 1)})
     assert differences(kept, found) == []
     (other,) = differences({**kept, "figures": []}, found)
@@ -66,23 +66,23 @@ def test_a_record_that_pushes_the_first_of_many_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "text"),
     [
         ({"looked": True}, "it is not in the log"),
         ({"looked": False}, "it does not count in the log"),
         ({"places": {"t1": RecordPlace("a", 0)}}, "it stands in the log (a, byte 0) and does not count there"),
     ],
 )
-def test_a_record_that_counts_no_more(found: dict[str, Any], said: str) -> None:
+def test_a_record_that_counts_no_more(found: dict[str, Any], text: str) -> None:
     (figure,) = because(again(alerts={"card_burst": alert(["t2"], 9, value=9)}, **found))
-    assert figure == ("figure card_burst", [f"record t1 counted for the answer; {said}"])
+    assert figure == ("figure card_burst", [f"record t1 counted for the answer; {text}"])
 
 
 KNOWN = BASIS.lists["watched"]
 
 
 @pytest.mark.parametrize(
-    ("versions", "said"),
+    ("versions", "shown"),
     [
         ([(BEGINNING_MS, KNOWN)], None),
         ([(BEGINNING_MS, "old"), (DECIDED_MS, KNOWN)], None),
@@ -103,11 +103,11 @@ KNOWN = BASIS.lists["watched"]
         ),
     ],
 )
-def test_a_list_is_compared_as_it_is_at_the_record(versions: list[tuple[int, str]], said: list[str] | None) -> None:
+def test_a_list_is_compared_as_it_is_at_the_record(versions: list[tuple[int, str]], shown: list[str] | None) -> None:
     """Whatever changed later; lists that no rule of the log reads are not compared."""
     event = RuleEvent("list_changed", DECIDED_MS + 7, list_name="watched", who="eve")
     found = because(again(lists={"watched": versions, "others": [(BEGINNING_MS, "x")]}, events=[event]))
-    assert found == ([] if said is None else [("list watched", said)])
+    assert found == ([] if shown is None else [("list watched", shown)])
 
 
 def test_a_model_is_compared_with_that_of_the_rules_in_force() -> None:
@@ -123,15 +123,15 @@ def test_a_rule_whose_status_changed_since() -> None:
     published = RuleEvent("published", DECIDED_MS - 5, "card_burst", 3, "active", None)
     found = again(rules=[], alerts={}, events=[published, paused])
     found.decision = {**(found.decision or {}), "decision": "allow", "reasons": []}
-    said = (
+    text = (
         "rule log: card_burst version 3 status_changed at 2026-01-01T00:01:00.005Z, status paused, effective from "
         "2026-01-01T00:01:00.000Z, by eve"
     )
     assert because(found) == [
-        ("rule card_burst", [said]),
+        ("rule card_burst", [text]),
         ("figure card_burst", []),
-        ("decision", [said]),
-        ("reasons", [said]),
+        ("decision", [text]),
+        ("reasons", [text]),
     ]
 
 
@@ -142,8 +142,8 @@ def test_a_rule_that_the_log_does_not_know() -> None:
 def test_a_fallback_is_held_against_the_decision_alone() -> None:
     degraded = [{"part": "rule:card_burst", "why": "its model failed"}, "late"]
     found = because(again(rules=[]), answered="fallback", decision="allow", degraded=degraded)
-    said = "the policy's fallback answered, since the record could not be judged in time"
-    assert found == [("decision", [f"{said} (rule:card_burst: its model failed; late)"])]
+    text = "the policy's fallback answered, since the record could not be judged in time"
+    assert found == [("decision", [f"{text} (rule:card_burst: its model failed; late)"])]
     assert because(again(rules=[]), answered="fallback", degraded=degraded) == []
 
 

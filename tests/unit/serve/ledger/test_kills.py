@@ -94,11 +94,11 @@ def test_killed_between_any_two_steps(start: Start, path: Path) -> None:
         mine = start()
         before = ""
         for step in steps:
-            said = mine.ask(f"{step} {record_id} allow")
+            body = mine.ask(f"{step} {record_id} allow")
             if step == "claim":
-                assert said["outcome"] == "fresh"
+                assert body["outcome"] == "fresh"
                 assert other.ask(f"claim {record_id}")["outcome"] == "pending"
-            before = said.get("body", "")
+            before = body.get("body", "")
         mine.kill()
         claimed = other.ask(f"claim {record_id}")
         if before:
@@ -160,8 +160,8 @@ def test_one_that_is_frozen_does_not_answer_again(start: Start, path: Path) -> N
         assert quick.claim([asked("t1")])[0].outcome == "fresh"
         (kept,) = quick.answer([entry("t1", decision="block")])
         frozen.process.send_signal(signal.SIGCONT)
-        said = frozen.ask("answer t1 allow")
+        body = frozen.ask("answer t1 allow")
         assert kept is not None
-        assert (said["body"], said["first"]) == (kept.body.decode(), False)
+        assert (body["body"], body["first"]) == (kept.body.decode(), False)
     finally:
         quick.close()

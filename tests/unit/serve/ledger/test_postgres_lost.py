@@ -36,13 +36,13 @@ def far(line: Line, place: DatabaseAddress, clock: Clock) -> Iterator[PostgresLe
         yield ledger
 
 
-@pytest.mark.parametrize("told", [b"COMMIT\x00", None])
+@pytest.mark.parametrize("raw", [b"COMMIT\x00", None])
 def test_whether_an_answer_was_committed_is_read_on_another_connection(
-    far: PostgresLedger, line: Line, opened: Open, place: DatabaseAddress, told: bytes | None
+    far: PostgresLedger, line: Line, opened: Open, place: DatabaseAddress, raw: bytes | None
 ) -> None:
     """The commit was made and its word lost; or it never came there."""
     outcomes(far, asked("t1"))
-    line.arm(b"COMMIT", told)
+    line.arm(b"COMMIT", raw)
     (kept,) = far.answer([entry("t1", decision="block")])
     assert line.cut.is_set()
     assert kept is not None
@@ -56,12 +56,12 @@ def test_whether_an_answer_was_committed_is_read_on_another_connection(
     assert sum(checked.chains.values()) == 2, "it was kept once"
 
 
-@pytest.mark.parametrize("told", [b"INSERT 0 1", None])
+@pytest.mark.parametrize("raw", [b"INSERT 0 1", None])
 def test_a_claim_whose_word_was_lost_is_the_callers(
-    far: PostgresLedger, line: Line, opened: Open, told: bytes | None
+    far: PostgresLedger, line: Line, opened: Open, raw: bytes | None
 ) -> None:
     other = opened()
-    line.arm(b"INSERT INTO answers", told)
+    line.arm(b"INSERT INTO answers", raw)
     (claimed,) = far.claim([asked("t1")])
     assert line.cut.is_set()
     assert (claimed.outcome, claimed.again) == ("fresh", False)

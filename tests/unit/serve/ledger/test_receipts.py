@@ -125,8 +125,8 @@ BEFORE = [
 def test_reasons_of_before_are_named_with_what_they_rest_on() -> None:
     """They have no figure at the record, which the receipt says; one that is altered there is found."""
     body = receipt_body(entry("t0", reasons=BEFORE), ChainHead("a"), None)
-    told = [(each["name"], each["alert_id"], each["held_by"], each["message"]) for each in body["standing"]]
-    assert told == [
+    lines = [(each["name"], each["alert_id"], each["held_by"], each["message"]) for each in body["standing"]]
+    assert lines == [
         ("spree", "a1", None, "spree still holds"),
         ("test", "a2", "a2", "held for 30 min"),
         (HELD["rule_id"], None, "f" * 32, "held by mary until 2026-01-01T00:00:00.000Z"),

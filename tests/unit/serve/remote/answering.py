@@ -90,8 +90,8 @@ async def answer(decisions: DecisionService, record: bytes) -> None:
     say({"id": orjson.loads(record)["id"], "status": int(reply.status), "body": reply.body.decode()})
 
 
-def say(said: dict[str, object]) -> None:
-    sys.stdout.write(orjson.dumps(said).decode() + "\n")
+def say(body: dict[str, object]) -> None:
+    sys.stdout.write(orjson.dumps(body).decode() + "\n")
     sys.stdout.flush()
 
 

@@ -76,8 +76,8 @@ def test_what_a_replica_elsewhere_says_is_what_the_pipeline_decides(stored: Stor
             await ready(replicas, batch)
             assert replicas.lag().ms < 1_000
             asked = asks.records(2)
-            said = [each for one in asked for each in decided(await replicas.judge([one]))]
-            assert said == [told(each) for each in stored.batch([each.raw for each in asked])]
+            lines = [each for one in asked for each in decided(await replicas.judge([one]))]
+            assert lines == [told(each) for each in stored.batch([each.raw for each in asked])]
         await ready(replicas, 4)
         await until(lambda: reader.last() == 4)
         await reader.close()

@@ -88,13 +88,16 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
 
 def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
-        for said, why in (((), "the process that judged it ended"), ((ForkReply(error="KeyError: x"),), "KeyError: x")):
+        for shown, why in (
+            ((), "the process that judged it ended"),
+            ((ForkReply(error="KeyError: x"),), "KeyError: x"),
+        ):
             answer = runs.put([Asks().record()])
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
             await runs.receive(hello(token - 1), Told(found(token - 1)), Gone())  # type: ignore[arg-type]
             assert not answer.done(), "what an earlier copy says is not about this"
-            await runs.receive(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token), Told(*shown), Gone())  # type: ignore[arg-type]
             (failed,) = await answer
             assert str(failed) == f"record: a dry run failed: {why}"
             clock.later_s += 10
@@ -153,11 +156,11 @@ def test_dry_runs_at_once_see_what_is_there_and_not_each_other(
         await ready(replicas, 0)
         asked = asks.records(3)
         dry = [asyncio.create_task(replicas.judge(asks.records(2), keep=False)) for _ in range(5)]
-        said = decisions([each for one in asked for each in await replicas.judge([one])])
+        shown = decisions([each for one in asked for each in await replicas.judge([one])])
         for each in await asyncio.gather(*dry):
             assert not any(isinstance(one, NotJudgedError) for one in each)
         assert replicas._dry.copies == 2
-        assert said == [told(each) for each in pipeline.batch(lines(asked))]
+        assert shown == [told(each) for each in pipeline.batch(lines(asked))]
         first = [one.decision["decision"] for one in await replicas.judge(asks.records(2, "b"), keep=False)]
         assert first == ["allow", "allow"], "the third of an account is looked at, and nobody tried it before"
 

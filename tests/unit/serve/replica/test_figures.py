@@ -61,8 +61,8 @@ def at(second: int) -> str:
     return instant_text(START_MS + 1_000 * second)
 
 
-def shown(told: KeyFigures) -> dict[tuple[str, str], Any]:
-    return {(each["rule_id"], each["name"]): (each["value"], each["count"]) for each in told.figures}
+def shown(reported: KeyFigures) -> dict[tuple[str, str], Any]:
+    return {(each["rule_id"], each["name"]): (each["value"], each["count"]) for each in reported.figures}
 
 
 def test_they_are_of_now_and_nothing_comes_of_asking(pipeline: Pipeline) -> None:
@@ -112,8 +112,8 @@ def test_they_are_of_now_and_nothing_comes_of_asking(pipeline: Pipeline) -> None
         }
         assert (await replicas.figures("amount", "7")).figures == [], "no rule has such a key"
         more = asks.records(3)
-        said = decisions([each for one in more for each in await replicas.judge([one])])
-        assert said == [told(each) for each in pipeline.batch(lines([*asked, *more]))[1:]]
+        found = decisions([each for one in more for each in await replicas.judge([one])])
+        assert found == [told(each) for each in pipeline.batch(lines([*asked, *more]))[1:]]
 
     run(pipeline, play)
 
@@ -147,11 +147,11 @@ def test_a_copy_that_fails_or_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
     async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
-        for said, why in failed:
+        for found, why in failed:
             answer = runs.put_key(KeyAsked("account", "a1"), lambda: None)
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
-            await runs.receive(hello(token), Told(*said), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token), Told(*found), Gone())  # type: ignore[arg-type]
             with pytest.raises(RetryableError, match=why):
                 await answer
             clock.later_s += 10

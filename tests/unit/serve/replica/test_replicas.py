@@ -69,25 +69,25 @@ def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_d
 
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
-        said = [await replicas.judge([each]) for each in later]
-        first = said[0][0]
+        texts = [await replicas.judge([each]) for each in later]
+        first = texts[0][0]
         assert isinstance(first, RecordVerdict)
         assert first.as_of.batch == 0
-        assert [each.as_of.laid_over for found in said for each in found if isinstance(each, RecordVerdict)] == [
+        assert [each.as_of.laid_over for found in texts for each in found if isinstance(each, RecordVerdict)] == [
             1,
             2,
             3,
             4,
             5,
         ]
-        assert [each.decision["decision"] for found in said for each in found if isinstance(each, RecordVerdict)] == [
+        assert [each.decision["decision"] for found in texts for each in found if isinstance(each, RecordVerdict)] == [
             "allow",
             "review",
             "review",
             "review",
             "review",
         ]
-        third = said[1][0]
+        third = texts[1][0]
         assert isinstance(third, RecordVerdict)
         assert third.figures["burst"]["value"] == 3
         assert third.evidence["burst"] == {"record_ids": ["t1", "t2", "t3"], "count": 3}
@@ -95,7 +95,7 @@ def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_d
         assert basis.rules_digest == third.decision["rules_digest"]
         assert [(each["rule_id"], each["version"]) for each in basis.rules] == [("burst", 1)]
         decided = pipeline.batch(lines(later))
-        assert [each for found in said for each in decisions(found)] == [told(each) for each in decided]
+        assert [each for found in texts for each in decisions(found)] == [told(each) for each in decided]
 
     run(pipeline, play)
 
@@ -131,7 +131,7 @@ def test_batches_take_over_what_was_laid_over(pipeline: Pipeline) -> None:
         at, chunks = 0, []
         for batch in range(1, 5):
             asked = asks.records(3)
-            said = decisions([each for one in asked for each in await replicas.judge([one])])
+            found = decisions([each for one in asked for each in await replicas.judge([one])])
             chunks.append((at, at + sum(len(each.raw) + 1 for each in asked)))
             for each in asked:
                 replicas.placed(each.number, LogPosition("f.jsonl", at))
@@ -139,7 +139,7 @@ def test_batches_take_over_what_was_laid_over(pipeline: Pipeline) -> None:
             decided = pipeline.batch(lines(asked), commit=False)
             listed(pipeline, chunks)
             pipeline.commit()
-            assert said == [told(each) for each in decided]
+            assert found == [told(each) for each in decided]
             await ready(replicas, batch)
         (last,) = await replicas.judge([asks.record()])
         assert isinstance(last, RecordVerdict)
@@ -173,12 +173,12 @@ def test_a_fork_that_dies_or_freezes_is_missed_by_nobody(pipeline: Pipeline, how
 
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
-        said = await replicas.judge(later[:2])
+        found = await replicas.judge(later[:2])
         (pid,) = forks(replicas)
         os.kill(pid, how)
-        said += await replicas.judge(later[2:])
+        found += await replicas.judge(later[2:])
         assert forks(replicas) != [pid]
-        assert decisions(said) == [told(each) for each in pipeline.batch(lines(later))]
+        assert decisions(found) == [told(each) for each in pipeline.batch(lines(later))]
 
     run(pipeline, play, bounds=ReplicaLimits(call_max_s=0.5, ready_max_s=30))
 
@@ -190,11 +190,11 @@ def test_a_follower_that_is_killed_is_started_again_and_its_fork_answers_meanwhi
 
     async def play(replicas: Replicas) -> None:
         await ready(replicas, 0)
-        said = await replicas.judge(later[:1])
+        found = await replicas.judge(later[:1])
         (pid,) = replicas._followers.pids()
         os.kill(pid, signal.SIGKILL)
-        said += await replicas.judge(later[1:])
-        assert decisions(said) == [told(each) for each in pipeline.batch(lines(later))]
+        found += await replicas.judge(later[1:])
+        assert decisions(found) == [told(each) for each in pipeline.batch(lines(later))]
         await ready(replicas, 1)
         assert replicas._followers.pids() not in ([], [pid])
         (last,) = await replicas.judge([asks.record()])
@@ -215,10 +215,10 @@ def test_a_rule_that_is_published_holds_from_the_next_batch(pipeline: Pipeline) 
         pipeline.batch(lines(asks.records(1)))
         await ready(replicas, 1)
         asked = asks.records(2)
-        said = await replicas.judge(asked)
-        assert decisions(said) == [told(each) for each in pipeline.batch(lines(asked))]
-        assert isinstance(said[1], RecordVerdict)
-        assert said[1].decision["decision"] == "block"
+        body = await replicas.judge(asked)
+        assert decisions(body) == [told(each) for each in pipeline.batch(lines(asked))]
+        assert isinstance(body[1], RecordVerdict)
+        assert body[1].decision["decision"] == "block"
 
     run(pipeline, play)
 
@@ -242,9 +242,9 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
         assert (late.ms > 4_000, late.ready) == (True, False)
         pipeline.commit()
         await ready(replicas, 1)
-        (said,) = await replicas.judge([asks.record()])
-        assert isinstance(said, RecordVerdict)
-        assert said.as_of.laid_over == 2, "what came while it was behind is laid over too"
+        (found,) = await replicas.judge([asks.record()])
+        assert isinstance(found, RecordVerdict)
+        assert found.as_of.laid_over == 2, "what came while it was behind is laid over too"
 
     run(pipeline, play)
 
@@ -309,8 +309,8 @@ def test_two_followers_one_of_which_is_frozen(pipeline: Pipeline) -> None:
         os.kill(replicas._followers.pids()[0], signal.SIGSTOP)
         for batch in range(1, 4):
             asked = asks.records(2)
-            said = await replicas.judge(asked)
-            assert decisions(said) == [told(each) for each in pipeline.batch(lines(asked))]
+            found = await replicas.judge(asked)
+            assert decisions(found) == [told(each) for each in pipeline.batch(lines(asked))]
             await ready(replicas, batch)
 
     run(pipeline, play, count=2)

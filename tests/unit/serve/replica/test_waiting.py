@@ -64,13 +64,13 @@ def test_batches_end_where_spark_says(tmp_path: Path) -> None:
     (offsets / "5").write_text('v1\n{"batchTimestampMs": 0}\n{"pay":{"0":8,"1":9}}\n{"chunk":3}\n-')
     listed = tmp_path / "sources" / "logins"
     listed.mkdir(parents=True)
-    said = [{"file": n, "name": f"/in/{n}.jsonl", "path": f"/in/{n}.jsonl", "device": 1, "inode": n} for n in (0, 1)]
+    lines = [{"file": n, "name": f"/in/{n}.jsonl", "path": f"/in/{n}.jsonl", "device": 1, "inode": n} for n in (0, 1)]
     chunks = [(0, 0, 50), (0, 50, 80), (1, 0, 30)]
-    said += [
+    lines += [
         {"sequence": n, "file": file, "start": start, "end": end, "tail": "", "listed_ms": 0}
         for n, (file, start, end) in enumerate(chunks)
     ]
-    (listed / "chunks.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in said))
+    (listed / "chunks.jsonl").write_bytes(b"".join(orjson.dumps(each) + b"\n" for each in lines))
     ends = BatchEnds(str(tmp_path), [Source("payments", "kafka"), Source("logins", "api"), Source("none", "files")])
     assert ends.of(4) == {"payments": {"pay-0": 7, "pay-1": 9}, "logins": {"0.jsonl": 80}}
     assert ends.of(5)["logins"] == {"0.jsonl": 80, "1.jsonl": 30}

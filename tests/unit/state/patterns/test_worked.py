@@ -256,7 +256,7 @@ def test_old_matches_go_with_their_records_and_memory_is_given_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "text"),
     [
         (pattern(), "pattern r version 1 has no step"),
         (pattern(steps=(StepPlan(0, 0),)), "has no step, or one that no record takes"),
@@ -267,8 +267,8 @@ def test_old_matches_go_with_their_records_and_memory_is_given_back() -> None:
         (pattern(0, within=-1), "is within -1 ms"),
     ],
 )
-def test_what_has_no_meaning_is_refused(line: SequencePlan, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_has_no_meaning_is_refused(line: SequencePlan, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
         PatternSpaceState(plan_of(line))
 
 

@@ -39,5 +39,5 @@ def test_in_python_it_answers_the_same() -> None:
 
 
 def test_a_fault_is_told_with_the_column() -> None:
-    said = run(PYTHON, "-m", "tests.unit.state.retraction.faults")
-    assert said == "a load of 4 bytes at key, 0 bytes into row -1 of the table, which has 4"
+    found = run(PYTHON, "-m", "tests.unit.state.retraction.faults")
+    assert found == "a load of 4 bytes at key, 0 bytes into row -1 of the table, which has 4"

@@ -77,14 +77,14 @@ def test_what_is_told_is_as_drawn() -> None:
         for at in ORDER
     ]
     records[-1]["came"] = 20_000
-    layout, state, told, offset = make_layout("payments", spec), new_state(1), [], 0
+    layout, state, lines, offset = make_layout("payments", spec), new_state(1), [], 0
     for record in records:
         data = json.dumps(record).encode() + b"\n"
         found, state = detect(plans, state, decode_lines(layout, data, "log", offset).records)
-        told.append([(each["record_id"], each.get("outcome"), each["value"]) for each in found.alerts])
+        lines.append([(each["record_id"], each.get("outcome"), each["value"]) for each in found.alerts])
         offset += len(data)
     first = [(name, None, value) for name, value in hits(drawn("average"), ["p1", "p2", "p4", "p5"])]
-    assert [each for batch in told[:4] for each in batch] == first
+    assert [each for batch in lines[:4] for each in batch] == first
     assert drawn("emitted") == ["-", "-", "-", "retracted", "amended"]
     amended = float(drawn("with p3")[-1].split()[0])
-    assert sorted(told[4]) == [("p4", "retracted", None), ("p5", "amended", amended)]
+    assert sorted(lines[4]) == [("p4", "retracted", None), ("p5", "amended", amended)]

@@ -230,9 +230,9 @@ def plain(hits: Hits) -> list[Hit]:
 def plainly_told(hits: Hits) -> list[Any]:
     """The figures that the kernel told: number of the telling, row, name, value, records in the window."""
     out = []
-    for i, told in enumerate(hits.features):
-        for name, figure in told.figures.items():
-            for k, row in enumerate(told.rows.tolist()):
+    for i, reported in enumerate(hits.features):
+        for name, figure in reported.figures.items():
+            for k, row in enumerate(reported.rows.tolist()):
                 value = figure.values[k].item() + (0 if figure.up is None else int(figure.up[k]) * 2**64)
                 out.append((i, row, name, value if figure.defined[k] else None, int(figure.counts[k])))
     return out

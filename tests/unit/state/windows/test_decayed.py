@@ -25,10 +25,10 @@ def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: 
     sums = [AggregateSpec(0, 0, "decayed", half_life_ms=each) for each in half_lives_ms]
     more = [AggregateSpec(0, -1, "count"), AggregateSpec(0, 0, "stddev")]
     figures = tuple((f"f{number}", number, len(sums)) for number in range(len(sums)))
-    told = FeatureQueryPlan("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
+    reported = FeatureQueryPlan("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
     retention_ms = window_ms + delay_ms + 200
     return KeySpacePlan(
-        (("score", "int"),), ROW_FILTERS, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(told,)
+        (("score", "int"),), ROW_FILTERS, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(reported,)
     )
 
 

@@ -324,8 +324,8 @@ def test_bits_go_by_the_names_of_lines(old: Any, new: Any, data: st.DataObject) 
     flags = [data.draw(st.lists(st.booleans(), min_size=len(old), max_size=len(old))) for _ in range(3)]
     bits = np.packbits(np.array(flags, np.bool_).reshape(3, -1), axis=1, bitorder="little")
     found = np.unpackbits(remapped(bits, old, new), axis=1, count=len(new), bitorder="little").astype(bool)
-    said = [dict(zip(old, each, strict=True)) for each in flags]
-    assert found.tolist() == [[each.get(name, False) for name in new] for each in said]
+    lines = [dict(zip(old, each, strict=True)) for each in flags]
+    assert found.tolist() == [[each.get(name, False) for name in new] for each in lines]
     known = np.unpackbits(among(old, new), count=len(new), bitorder="little").astype(bool)
     assert known.tolist() == [name in old for name in new]
 

@@ -105,7 +105,7 @@ def _an_address(h: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "text"),
     [
         (_a_float_as_an_integer, "put ITEMS: found float64, expected int32"),
         (_what_stays, "put NUMBER: it stays as it is while the kernel runs"),
@@ -113,6 +113,6 @@ def _an_address(h: int) -> Any:
         (_an_address, "get ROWS: it is an address"),
     ],
 )
-def test_what_cannot_be_meant_is_not_compiled(function: Any, said: str) -> None:
-    with pytest.raises(TypingError, match=said):
+def test_what_cannot_be_meant_is_not_compiled(function: Any, text: str) -> None:
+    with pytest.raises(TypingError, match=text):
         function(Memory().h)

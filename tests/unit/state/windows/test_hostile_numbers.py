@@ -43,9 +43,9 @@ def everything(*more: Any) -> KeySpacePlan:
         WindowSpec(0, 25, True, False, False),
     )
     groups = tuple(AggregateSpec(c, column, a) for c in range(3) for column in (0, 1) for a in AGGREGATES)  # type: ignore[arg-type]
-    told = tuple(line(g, "!=", 0.12345, rule_id=f"all{g}") for g in range(len(groups)))
+    reported = tuple(line(g, "!=", 0.12345, rule_id=f"all{g}") for g in range(len(groups)))
     lines = tuple(line(g, op, threshold, rule_id=f"r{n}") for n, (g, op, threshold) in enumerate(more))
-    return KeySpacePlan(COLUMNS, 1, cursors, groups, told + lines, 40)  # type: ignore[arg-type]
+    return KeySpacePlan(COLUMNS, 1, cursors, groups, reported + lines, 40)  # type: ignore[arg-type]
 
 
 MORE = st.lists(st.tuples(st.integers(0, 41), OPERATORS, THRESHOLDS), min_size=4, max_size=12)

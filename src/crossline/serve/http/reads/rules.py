@@ -123,7 +123,7 @@ def tags_of_rule(config: PipelineConfig, rule: Rule) -> tuple[str, ...]:
     own = waiting_tag(rule.rule_id, rule.version, review_digest(rule))
     if type(rule).files:
         return (own,)
-    words = _words(rule.told())
+    words = _words(rule.display_json())
     rows = [each for each in rulebook(config).versions if _words(each["body"]) == words]
     return (own, *(tag_of(each) for each in rows))
 

@@ -178,8 +178,10 @@ def test_what_somebody_holds_is_no_rule_and_leads_nobody(tmp_path: Path) -> None
     desk = Desk(tmp_path, cooling=lambda *_: True)
     hold = {"rule_id": "held by hand", "rule_version": 1, "held_by": "ann", "standing": True}
     cooled = {"rule_id": "calm", "rule_version": 1, "standing": True}
-    said = {"kind": "decision", "decision": "block", "stream": "payments", "event_time": "2026-01-05T09:00:00.000Z"}
+    content = {"kind": "decision", "decision": "block", "stream": "payments", "event_time": "2026-01-05T09:00:00.000Z"}
     for number, reasons in enumerate(([hold], [hold, cooled, {"rule_id": "each", "rule_version": 1}])):
-        desk.intake.take([("decisions", orjson.dumps({**said, "record_id": f"r{number}", "reasons": reasons}))], None)
+        desk.intake.take(
+            [("decisions", orjson.dumps({**content, "record_id": f"r{number}", "reasons": reasons}))], None
+        )
     assert [row[1:] for row in table(desk.path, "rule_cooled")] == [("calm", "calm", 1)]
     desk.close()

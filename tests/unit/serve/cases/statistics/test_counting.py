@@ -142,9 +142,9 @@ def test_counts_are_those_of_the_naive_twin(desk: Desk, seed: int) -> None:
         elif act < 0.75 and twin.alerts:
             of = at.choice(list(twin.alerts.values()))
             gone = of["alert_id"] not in twin.retracted
-            said = correction(of, "retracted" if gone else "reinstated")
-            said["kind"] = "shadow" if of["kind"] == "shadow" else "correction"
-            desk.take(said, said)
+            body = correction(of, "retracted" if gone else "reinstated")
+            body["kind"] = "shadow" if of["kind"] == "shadow" else "correction"
+            desk.take(body, body)
             (twin.retracted.add if gone else twin.retracted.discard)(of["alert_id"])
         else:
             record, fraud = f"r{at.randrange(12)}", at.random() < 0.5
@@ -167,9 +167,9 @@ def test_a_label_that_is_taken_back_counts_no_more(desk: Desk) -> None:
 
 def test_who_leads_a_decision_and_what_is_hidden_are_counted(desk: Desk) -> None:
     desk.take(alert("one", record_id="r1"), alert("two", record_id="r1", rule_id="mule"))
-    said = {"kind": "decision", "stream": "payments", "record_id": "r1", "decision": "block"}
-    first = {**said, "reasons": [{"rule_id": "mule"}, {"rule_id": "burst"}]}
-    desk.take(first, first, {**said, "kind": "revision", "reasons": [{"rule_id": "burst"}]})
+    body = {"kind": "decision", "stream": "payments", "record_id": "r1", "decision": "block"}
+    first = {**body, "reasons": [{"rule_id": "mule"}, {"rule_id": "burst"}]}
+    desk.take(first, first, {**body, "kind": "revision", "reasons": [{"rule_id": "burst"}]})
     day = START // DAY
     led = {row[1:3]: row[5] for row in table(desk.path, "rule_pairs")}
     assert led == {("burst", "mule"): 1, ("mule", "burst"): 0, ("burst", "burst"): 0, ("mule", "mule"): 0}

@@ -50,6 +50,6 @@ def test_a_sparkline_is_drawn_to_its_width() -> None:
 
 
 def test_a_diff_says_its_signs_as_text() -> None:
-    told = drawn("diff", "diff(lines)", lines=[("-", "a <b>"), ("+", "c")])
-    assert "removed: </span>a &lt;b&gt;" in told
-    assert "added: </span>c" in told
+    reported = drawn("diff", "diff(lines)", lines=[("-", "a <b>"), ("+", "c")])
+    assert "removed: </span>a &lt;b&gt;" in reported
+    assert "added: </span>c" in reported

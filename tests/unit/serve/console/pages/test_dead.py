@@ -139,8 +139,8 @@ def test_bytes_in_hex_and_text_are_bounded() -> None:
     assert text_of(b"a\r\nb\x00") == "a\\r\nb\\x00"
     assert text_of(b"\xff") == ""
     assert len(text_of(b"x" * 100_000)) == 16_384
-    told = {"raw": "x" * 200, "raw_base64": None, "cut": False}
-    assert some_of(told) == "x" * 120 + "…"
+    body = {"raw": "x" * 200, "raw_base64": None, "cut": False}
+    assert some_of(body) == "x" * 120 + "…"
     assert some_of({"raw": None, "raw_base64": None, "cut": False}) == "its bytes were not kept"
     assert draft_of(b'{"a":1}') == ('{"a":1}', "")
     assert draft_of(b"\xff\x00b")[0] == "\ufffd\ufffdb"

@@ -46,9 +46,9 @@ def test_what_it_would_have_stopped_is_told_by_records_and_money() -> None:
     [(">=", 6, True), (">", 6, False), ("<", 5, True), ("<=", 7, False), ("!=", 1, False)],
 )
 def test_a_figure_is_red_where_it_is_beyond_its_line(operator: str, value: int, crossed: bool) -> None:
-    told = {"rule_id": "many", "rule_version": 3, "operator": operator, "value": value, "threshold": 6}
-    assert [each.crossed for each in figures([told])] == [crossed]
-    assert [each.crossed for each in figures([{**told, "value": None}])] == [False]
+    body = {"rule_id": "many", "rule_version": 3, "operator": operator, "value": value, "threshold": 6}
+    assert [each.crossed for each in figures([body])] == [crossed]
+    assert [each.crossed for each in figures([{**body, "value": None}])] == [False]
 
 
 def test_days_are_counted_from_today() -> None:

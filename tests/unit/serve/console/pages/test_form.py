@@ -121,9 +121,9 @@ def test_a_fault_stands_at_its_field_in_the_command_lines_words(tmp_path: Path) 
     with working(tmp_path) as at:
         ines = seat(at, "ines.vale")
         page = ines.post("/rules/fill", {**FORM, "token": ines.token()}).text
-        told = re.search(r'id="w.steps/1/conditions/0/field">([^<]*)<', page)
-        assert told is not None
-        caption = html.unescape(told[1])
+        body = re.search(r'id="w.steps/1/conditions/0/field">([^<]*)<', page)
+        assert body is not None
+        caption = html.unescape(body[1])
         assert caption.startswith('found "amount_sents"; expected a field of stream payments')
         listed = re.findall(r'data-caption="([^"]*)"', page)
         assert [html.unescape(each) for each in listed] == [caption]

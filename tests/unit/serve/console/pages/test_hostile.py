@@ -77,8 +77,8 @@ def test_entities_of_any_name_are_shown_as_text_and_links_lead_to_pages(casework
         assert page.status_code == 200
         for link in set(re.findall(r'href="(/(?:entities|links|queue)[^"]*)"', page.text)):
             found = seat.get(html.unescape(link))
-            told = found.status_code == 422 and "a NUL" in found.text and "%00" in link
-            assert told or found.status_code in {200, 303}, (name, link[:200], found.status_code)
+            reported = found.status_code == 422 and "a NUL" in found.text and "%00" in link
+            assert reported or found.status_code in {200, 303}, (name, link[:200], found.status_code)
 
 
 def addresses(value: str, number: str) -> list[str]:

@@ -21,8 +21,8 @@ def client(tmp_path: Path) -> Iterator[Client]:
     """The API over three cases: C-1 with two alerts, C-2 and C-3 with one each."""
     deps = dependencies(example(), tmp_path / "serve")
     intake = CaseIntake(tmp_path / "serve/cases.db", SETTINGS, clock_ms=lambda: NOW_MS)
-    said = [alert("x1"), alert("x2", START + 1), alert("y1", account="a2", severity="high"), alert("z1", account="a3")]
-    intake.take([("alerts", json_bytes(each)) for each in said], None)
+    lines = [alert("x1"), alert("x2", START + 1), alert("y1", account="a2", severity="high"), alert("z1", account="a3")]
+    intake.take([("alerts", json_bytes(each)) for each in lines], None)
     with client_of(deps) as made:
         yield made
     intake.close()
@@ -115,13 +115,13 @@ def test_views_are_saved_by_each_person(client: Client) -> None:
 
 
 def test_suppressions_are_made_listed_and_ended(client: Client) -> None:
-    said = {"rules": ["burst"], "until": "2026-01-06T00:00:00Z", "reason": "a load test"}
+    body = {"rules": ["burst"], "until": "2026-01-06T00:00:00Z", "reason": "a load test"}
     made = client.post(
-        "/v1/suppressions", json={**said, "conditions": [{"field": "value", "operator": ">", "value": 5}]}
+        "/v1/suppressions", json={**body, "conditions": [{"field": "value", "operator": ">", "value": 5}]}
     )
     assert (made.status_code, made.headers["location"]) == (201, "/v1/suppressions/1")
     assert made.json()["in_force"] is True
-    client.post("/v1/suppressions", json=said)
+    client.post("/v1/suppressions", json=body)
     first = client.get("/v1/suppressions?limit=1").json()
     assert [each["suppression_id"] for each in first["items"]] == [2]
     second = client.get(f"/v1/suppressions?limit=1&cursor={first['next_cursor']}").json()
@@ -131,4 +131,4 @@ def test_suppressions_are_made_listed_and_ended(client: Client) -> None:
     assert (ended.status_code, ended.json()["in_force"], ended.json()["ended_by"]) == (200, False, "mary")
     assert detail(client.delete("/v1/suppressions/1", headers=ANY), 422)
     assert detail(client.get("/v1/suppressions/9"), 404)
-    assert "/until" in detail(client.post("/v1/suppressions", json={**said, "until": "2025-01-01T00:00:00Z"}), 422)
+    assert "/until" in detail(client.post("/v1/suppressions", json={**body, "until": "2025-01-01T00:00:00Z"}), 422)

@@ -21,11 +21,11 @@ def rules(client: Client, query: str = "") -> list[str]:
 
 
 def test_alerts_are_those_that_the_run_gave(reading: Client) -> None:
-    told = reading.get("/v1/alerts").json()["items"]
+    reported = reading.get("/v1/alerts").json()["items"]
     given = [json.loads(line) for line in (example() / "alerts.jsonl").read_text().splitlines()]
-    assert sorted(each["alert_id"] for each in told) == sorted(each["alert_id"] for each in given)
-    assert [each["event_time"] for each in told] == sorted((each["event_time"] for each in given), reverse=True)
-    assert {each["status"] for each in told} == {"standing"}
+    assert sorted(each["alert_id"] for each in reported) == sorted(each["alert_id"] for each in given)
+    assert [each["event_time"] for each in reported] == sorted((each["event_time"] for each in given), reverse=True)
+    assert {each["status"] for each in reported} == {"standing"}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_key_of_the_alert_is_a_filter(reading: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "said"),
+    ("query", "status", "text"),
     [
         ("?rule=x", 422, 'found the parameter "rule"; expected one of cursor, from'),
         ("?severty=high", 422, "did you mean severity?"),
@@ -75,8 +75,8 @@ def test_a_key_of_the_alert_is_a_filter(reading: Client) -> None:
         (f"?q={'x' * 5000}", 414, "too long"),
     ],
 )
-def test_what_is_wrong_with_a_query_is_told(reading: Client, query: str, status: int, said: str) -> None:
-    assert said in detail(reading.get(f"/v1/alerts{query}"), status)
+def test_what_is_wrong_with_a_query_is_told(reading: Client, query: str, status: int, text: str) -> None:
+    assert text in detail(reading.get(f"/v1/alerts{query}"), status)
 
 
 def deliver(folder: Path, batch: int, *alerts: dict[str, object]) -> None:
@@ -120,8 +120,8 @@ def test_corrections_say_what_became_of_an_alert(folder: Path, tmp_path: Path) -
     deliver(folder, 1, first, other, numbered(3, outcome="amended", value_before=10, **more))
     deliver(folder, 2, numbered(4, outcome="retracted", value_before=10, **more))
     with served(folder, tmp_path / "serve") as client:
-        told = client.get(f"/v1/alerts/{first['alert_id']}").json()
-        assert (told["status"], [each["outcome"] for each in told["corrections"]]) == (
+        body = client.get(f"/v1/alerts/{first['alert_id']}").json()
+        assert (body["status"], [each["outcome"] for each in body["corrections"]]) == (
             "retracted",
             ["amended", "retracted"],
         )
@@ -131,9 +131,9 @@ def test_corrections_say_what_became_of_an_alert(folder: Path, tmp_path: Path) -
 
 def test_one_alert_by_the_start_of_its_id(reading: Client) -> None:
     for each in reading.get("/v1/alerts").json()["items"]:
-        told = reading.get(f"/v1/alerts/{each['alert_id'][:8].upper()}").json()
-        assert told["alert_id"] == each["alert_id"]
-        assert told["corrections"] == []
+        body = reading.get(f"/v1/alerts/{each['alert_id'][:8].upper()}").json()
+        assert body["alert_id"] == each["alert_id"]
+        assert body["corrections"] == []
     for wrong in ("ffffffff", "x", "...", "1' OR '1'='1", "%0A%1B[2J", "{{7*7}}", "a" * 2000, "-h", "--help"):
         assert "found no alert" in detail(reading.get(f"/v1/alerts/{wrong}"), 404)
     assert "found a NUL" in detail(reading.get("/v1/alerts/%00"), 400)
@@ -148,10 +148,10 @@ def test_several_alerts_with_one_start_are_told(folder: Path, tmp_path: Path) ->
 def test_the_records_of_an_alert_are_read_from_their_source(reading: Client) -> None:
     """As ``crossline alerts show --json`` reads them: those that the evidence names, in its order."""
     (each,) = reading.get("/v1/alerts?rule_id=card_testing").json()["items"]
-    told = reading.get(f"/v1/alerts/{each['alert_id']}/records").json()
-    assert [record["record_id"] for record in told["records"]] == each["evidence"]["record_ids"]
-    assert {record["fields"]["account_id"] for record in told["records"]} == {each["key"]["account_id"]}
-    assert told["records_missing"] == []
+    body = reading.get(f"/v1/alerts/{each['alert_id']}/records").json()
+    assert [record["record_id"] for record in body["records"]] == each["evidence"]["record_ids"]
+    assert {record["fields"]["account_id"] for record in body["records"]} == {each["key"]["account_id"]}
+    assert body["records_missing"] == []
     assert "found no alert ffffffff" in detail(reading.get("/v1/alerts/ffffffff/records"), 404)
 
 

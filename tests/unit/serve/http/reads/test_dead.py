@@ -124,12 +124,12 @@ def test_letters_are_told_the_latest_first_with_their_bytes(tmp_path: Path, sink
         assert (odd["raw"], odd["bytes"], odd["cut"]) == (None, 16, False)
         assert base64.b64decode(odd["raw_base64"]) == LETTERS[1].raw
         assert (by_reason["duplicate_id"]["bytes"], by_reason["duplicate_id"]["raw"]) == (None, None)
-        told = at.get("/v1/dead-letters?limit=1").json()
-        assert told["counts"] == [
+        body = at.get("/v1/dead-letters?limit=1").json()
+        assert body["counts"] == [
             {"reason": name, "count": 1, "open": 1}
             for name in ("bad_encoding", "duplicate_id", "malformed_csv", "malformed_json", "wrong_type")
         ]
-        assert (told["counted_all"], told["missing"]) == (True, None)
+        assert (body["counted_all"], body["missing"]) == (True, None)
 
 
 @pytest.mark.parametrize("sink", [SQLITE, JSONL])
@@ -137,11 +137,11 @@ def test_pages_neither_repeat_nor_skip(tmp_path: Path, sink: str) -> None:
     with client(tmp_path, sink) as at:
         found, cursor = [], ""
         for _ in range(4):
-            told = at.get(f"/v1/dead-letters?limit=2{cursor}").json()
-            found += [each["reason"] for each in told["items"]]
-            if told["next_cursor"] is None:
+            body = at.get(f"/v1/dead-letters?limit=2{cursor}").json()
+            found += [each["reason"] for each in body["items"]]
+            if body["next_cursor"] is None:
                 break
-            cursor = f"&cursor={told['next_cursor']}"
+            cursor = f"&cursor={body['next_cursor']}"
         assert found == [each.reason for each in reversed(LETTERS)]
         assert [each["offset"] for each in listed(at, "?reason=wrong_type")] == [40]
         assert listed(at, "?reason=bad_time") == []
@@ -152,19 +152,19 @@ def test_pages_neither_repeat_nor_skip(tmp_path: Path, sink: str) -> None:
 def test_one_look_goes_through_so_many_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "LOOKED_AT_MAX", 2)
     with client(tmp_path) as at:
-        told = at.get("/v1/dead-letters?reason=malformed_json").json()
-        assert (told["items"], told["counted_all"], len(told["counts"])) == ([], False, 2)
-        told = at.get(f"/v1/dead-letters?reason=malformed_json&cursor={told['next_cursor']}").json()
-        told = at.get(f"/v1/dead-letters?reason=malformed_json&cursor={told['next_cursor']}").json()
-        assert [each["offset"] for each in told["items"]] == [0]
-        assert told["next_cursor"] is None
+        body = at.get("/v1/dead-letters?reason=malformed_json").json()
+        assert (body["items"], body["counted_all"], len(body["counts"])) == ([], False, 2)
+        body = at.get(f"/v1/dead-letters?reason=malformed_json&cursor={body['next_cursor']}").json()
+        body = at.get(f"/v1/dead-letters?reason=malformed_json&cursor={body['next_cursor']}").json()
+        assert [each["offset"] for each in body["items"]] == [0]
+        assert body["next_cursor"] is None
 
 
 def test_a_sink_that_cannot_be_read_back_is_said(tmp_path: Path) -> None:
     with client(tmp_path, KAFKA) as at:
-        told = at.get("/v1/dead-letters").json()
-        assert (told["items"], told["kept_in"]) == ([], None)
-        assert "they go to the topic dead alone" in told["missing"]
+        body = at.get("/v1/dead-letters").json()
+        assert (body["items"], body["kept_in"]) == ([], None)
+        assert "they go to the topic dead alone" in body["missing"]
         assert detail(at.get("/v1/dead-letters/1-0000000000000000"), 404)
 
 

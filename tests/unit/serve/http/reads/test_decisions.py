@@ -37,10 +37,10 @@ def test_a_revision_stands_beside_what_it_revises(folder: Path, tmp_path: Path) 
     sink.deliver(Delivery("payments", 1, decisions=[{**later, "revises": first["decision_id"], "because": "x"}]))
     sink.close()
     with served(folder, tmp_path / "serve") as client:
-        told = client.get(f"/v1/decisions/{first['decision_id']}").json()
-        assert [(each["decision"], each["revises"]) for each in told["revisions"]] == [("review", first["decision_id"])]
+        body = client.get(f"/v1/decisions/{first['decision_id']}").json()
+        assert [(each["decision"], each["revises"]) for each in body["revisions"]] == [("review", first["decision_id"])]
         (listed,) = client.get(f"/v1/decisions?record_id={first['record_id']}").json()["items"]
-        assert listed == told
+        assert listed == body
 
 
 def answer(number: int, record_id: str = "t1") -> dict[str, Any]:
@@ -54,10 +54,10 @@ def test_what_was_answered_goes_before_what_the_store_has(tmp_path: Path) -> Non
     ledger.revised[first["decision_id"]] = [{"decision": "block"}]
     ledger.receipts[first["decision_id"]] = {"digest": "abc"}
     with served(example(), tmp_path / "serve", decisions=ledger) as client:
-        told = client.get(f"/v1/decisions/{first['decision_id']}").json()
-        assert (told["answered"], told["revisions"]) == ("fallback", [{"decision": "block"}])
+        body = client.get(f"/v1/decisions/{first['decision_id']}").json()
+        assert (body["answered"], body["revisions"]) == ("fallback", [{"decision": "block"}])
         (listed,) = client.get(f"/v1/decisions?record_id={first['record_id']}").json()["items"]
-        assert listed == told
+        assert listed == body
         assert client.get(f"/v1/decisions/{first['decision_id']}/receipt").json() == {"digest": "abc"}
         assert "a dry run has none" in detail(client.get(f"/v1/decisions/{decided()[1]['decision_id']}/receipt"), 404)
         other = decided()[1]
@@ -90,22 +90,22 @@ class Figures:
 def test_an_entity_is_all_that_is_known_of_it(reading: Client, tmp_path: Path) -> None:
     (alert,) = reading.get("/v1/alerts?rule_id=card_testing").json()["items"]
     account = alert["key"]["account_id"]
-    told = reading.get(f"/v1/entities/account_id/{account}").json()
-    assert alert["alert_id"] in [each["alert_id"] for each in told["alerts"]]
-    assert all(each["key"]["account_id"] == account for each in told["alerts"])
-    assert [each["decision_id"] for each in told["decisions"]] == [
-        each["decision_id"] for each in decided() if each["record_id"] in {a["record_id"] for a in told["alerts"]}
+    body = reading.get(f"/v1/entities/account_id/{account}").json()
+    assert alert["alert_id"] in [each["alert_id"] for each in body["alerts"]]
+    assert all(each["key"]["account_id"] == account for each in body["alerts"])
+    assert [each["decision_id"] for each in body["decisions"]] == [
+        each["decision_id"] for each in decided() if each["record_id"] in {a["record_id"] for a in body["alerts"]}
     ]
-    assert [(each["rule_id"], each["alert_id"]) for each in told["holds"]] == [("card_testing", alert["alert_id"])]
-    assert told["figures_as_of"] == "alerts"
-    assert (alert["rule_id"], alert["value"]) in [(each["rule_id"], each["value"]) for each in told["figures"]]
+    assert [(each["rule_id"], each["alert_id"]) for each in body["holds"]] == [("card_testing", alert["alert_id"])]
+    assert body["figures_as_of"] == "alerts"
+    assert (alert["rule_id"], alert["value"]) in [(each["rule_id"], each["value"]) for each in body["figures"]]
     with served(example(), tmp_path / "other", figures=Figures()) as client:
-        told = client.get("/v1/entities/account_id/a/b").json()
-        assert (told["figures_as_of"], told["figures"][0]["of"]) == ("replica", "a/b")
-        assert told["missing"] == [{"rule_id": "r", "why": "so"}]
+        body = client.get("/v1/entities/account_id/a/b").json()
+        assert (body["figures_as_of"], body["figures"][0]["of"]) == ("replica", "a/b")
+        assert body["missing"] == [{"rule_id": "r", "why": "so"}]
     with served(example(), tmp_path / "third", figures=Figures(RetryableError("no replica answers"))) as client:
-        told = client.get(f"/v1/entities/account_id/{account}").json()
-        assert (told["figures_as_of"], told["figures_missing"]) == ("alerts", "no replica answers")
+        body = client.get(f"/v1/entities/account_id/{account}").json()
+        assert (body["figures_as_of"], body["figures_missing"]) == ("alerts", "no replica answers")
 
 
 def test_lists_that_the_value_stands_in_now(reading: Client) -> None:

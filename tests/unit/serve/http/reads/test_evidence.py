@@ -17,15 +17,15 @@ def test_the_evidence_of_an_alert(reading: Client) -> None:
     alert = alert_of("card_testing")
     answer = reading.get(f"/v1/alerts/{alert['alert_id']}/evidence?money=amount_cents")
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert told["alert_id"] == alert["alert_id"]
-    assert told["crossing"] == alert["record_id"]
-    assert told["missing"] == []
-    assert (told["window_start"], told["window_end"]) == (alert["window_start"], alert["window_end"])
-    counted = [each["record_id"] for each in told["records"] if each["mark"] in {"counted", "before", "crossing"}]
+    body = answer.json()
+    assert body["alert_id"] == alert["alert_id"]
+    assert body["crossing"] == alert["record_id"]
+    assert body["missing"] == []
+    assert (body["window_start"], body["window_end"]) == (alert["window_start"], alert["window_end"])
+    counted = [each["record_id"] for each in body["records"] if each["mark"] in {"counted", "before", "crossing"}]
     assert counted == alert["evidence"]["record_ids"]  # type: ignore[index]
-    assert [each["value"] for each in told["steps"] if each["record_id"] == alert["record_id"]] == [alert["value"]]
-    assert all(each["met"] for each in told["figures"])
+    assert [each["value"] for each in body["steps"] if each["record_id"] == alert["record_id"]] == [alert["value"]]
+    assert all(each["met"] for each in body["figures"])
 
 
 def test_what_would_not_have_fired(reading: Client) -> None:
@@ -36,11 +36,11 @@ def test_what_would_not_have_fired(reading: Client) -> None:
         assert answer.headers["Retry-After"] == "1"
         answer = reading.get(path)
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert told["why_none"] is None
-    assert {"threshold", "window"} <= {each["kind"] for each in told["rows"]}
-    assert all(each["then"] for each in told["rows"])
-    assert reading.get(path).json() == told  # kept for a minute
+    body = answer.json()
+    assert body["why_none"] is None
+    assert {"threshold", "window"} <= {each["kind"] for each in body["rows"]}
+    assert all(each["then"] for each in body["rows"])
+    assert reading.get(path).json() == body  # kept for a minute
 
 
 @pytest.mark.parametrize("what", ["evidence", "counterfactuals"])

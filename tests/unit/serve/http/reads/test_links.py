@@ -19,24 +19,24 @@ def client(tmp_path: Path) -> Iterator[Client]:
     """Accounts a1 and a/2 share a card in one case."""
     deps = dependencies(example(), tmp_path / "serve")
     intake = CaseIntake(tmp_path / "serve/cases.db", SETTINGS, clock_ms=lambda: NOW_MS)
-    said = [alert("x1", record={"card_hash": "c1"}), alert("x2", START + 1, "a/2", record={"card_hash": "c1"})]
-    intake.take([("alerts", json_bytes(each)) for each in said], None)
+    lines = [alert("x1", record={"card_hash": "c1"}), alert("x2", START + 1, "a/2", record={"card_hash": "c1"})]
+    intake.take([("alerts", json_bytes(each)) for each in lines], None)
     with client_of(deps) as made:
         yield made
     intake.close()
 
 
 def test_entities_and_links_are_told_by_their_places(client: Client) -> None:
-    told = client.get("/v1/entities/account_id/a%2F2/links?depth=2").json()
-    assert [(each["value"], each["steps"], each["cases"], each["case_numbers"]) for each in told["entities"]] == [
+    body = client.get("/v1/entities/account_id/a%2F2/links?depth=2").json()
+    assert [(each["value"], each["steps"], each["cases"], each["case_numbers"]) for each in body["entities"]] == [
         ("a/2", 0, 1, ["C-1"]), ("c1", 1, 1, ["C-1"]), ("a1", 2, 1, ["C-1"]),
     ]  # fmt: skip
     first = {"alerts": 1, "cases": 1, "last_at": "2026-01-01T00:00:00.001Z"}
-    assert told["links"] == [
+    assert body["links"] == [
         {"source": 0, "target": 1, **first},
         {"source": 1, "target": 2, **first, "last_at": "2026-01-01T00:00:00.000Z"},
     ]
-    assert told["left_out"] == {"entities": 0, "cases": 0}
+    assert body["left_out"] == {"entities": 0, "cases": 0}
     assert "?depth" in detail(client.get("/v1/entities/account_id/a1/links?depth=9"), 422)
 
 
@@ -44,8 +44,8 @@ def test_what_is_held_is_told_until_when(client: Client) -> None:
     """The example's rule holds its key for half an hour: a3 at the example's end."""
     held = client.get("/v1/holds").json()["items"]
     (account,) = {each["key"]["account_id"]: each["until"] for each in held}.items()
-    told = client.get(f"/v1/entities/account_id/{account[0]}/links").json()
-    assert told["entities"][0]["held_until"] == account[1]
+    body = client.get(f"/v1/entities/account_id/{account[0]}/links").json()
+    assert body["entities"][0]["held_until"] == account[1]
     assert client.get("/v1/entities/account_id/a1/links").json()["entities"][0]["held_until"] is None
 
 

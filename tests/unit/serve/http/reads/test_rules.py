@@ -10,16 +10,16 @@ from crossline.serve.http.deps import Readiness
 
 
 def test_rules_are_those_that_are_live(reading: Client) -> None:
-    told = reading.get("/v1/rules").json()
-    assert [(each["rule_id"], each["version"], each["status"]) for each in told["items"]] == [
+    body = reading.get("/v1/rules").json()
+    assert [(each["rule_id"], each["version"], each["status"]) for each in body["items"]] == [
         ("card_testing", 1, "active"),
         ("large_payment", 1, "active"),
         ("spending", 1, "shadow"),
     ]
-    assert told["waiting"] == told["refused"] == []
+    assert body["waiting"] == body["refused"] == []
     one = reading.get("/v1/rules/spending")
-    assert one.headers["etag"] == told["items"][2]["etag"]
-    assert one.json() == told["items"][2]
+    assert one.headers["etag"] == body["items"][2]["etag"]
+    assert one.json() == body["items"][2]
     assert "did you mean spending?" in detail(reading.get("/v1/rules/spendng"), 404)
 
 
@@ -28,9 +28,9 @@ def test_versions_and_what_became_of_them(folder: Path, tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("version: 1", "version: 2").replace("  status: shadow\n", ""))
     (folder / "rules/bad.yaml").write_text("rule_id: [")
     with served(folder, tmp_path / "serve") as client:
-        told = client.get("/v1/rules/spending/versions").json()
-        assert [(each["version"], each["live"]) for each in told["items"]] == [(1, True), (2, False)]
-        assert [each["event"] for each in told["events"]] == ["published"]
+        body = client.get("/v1/rules/spending/versions").json()
+        assert [(each["version"], each["live"]) for each in body["items"]] == [(1, True), (2, False)]
+        assert [each["event"] for each in body["events"]] == ["published"]
         assert client.get("/v1/rules/spending").json()["version"] == 1, "no pipeline has taken up the other"
         assert [each["source"] for each in client.get("/v1/rules").json()["refused"]] == ["bad.yaml"]
         assert "found no rule" in detail(client.get("/v1/rules/none/versions"), 404)
@@ -53,9 +53,9 @@ def test_the_server_says_how_it_is(tmp_path: Path) -> None:
         assert client.get("/healthz", headers=nobody).json() == {"ok": True}
         ready = client.get("/readyz", headers=nobody)
         assert (ready.status_code, ready.json()) == (503, {"ok": False, "behind_ms": 2_400})
-        said = client.get("/v1/version").json()
-        assert (said["pipeline"], said["api"], said["policy_version"]) == ("payments", "v1", 1)
-        assert said["streams"] == {"payments": {"id": "payment_id", "event_time": "paid_at"}}
+        body = client.get("/v1/version").json()
+        assert (body["pipeline"], body["api"], body["policy_version"]) == ("payments", "v1", 1)
+        assert body["streams"] == {"payments": {"id": "payment_id", "event_time": "paid_at"}}
 
 
 def test_what_is_not_there_is_a_problem(reading: Client) -> None:

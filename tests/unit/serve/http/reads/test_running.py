@@ -17,14 +17,14 @@ def test_objectives_and_health_are_told(tmp_path: Path) -> None:
     with served(folder, path) as client:  # without the section
         assert client.get("/v1/objectives").json()["objectives"] == []
     with served(folder, path, config=config, replicas=lambda: [ReplicaLag(0, 7, 12, ready=True)]) as client:
-        told = client.get("/v1/objectives")
-        assert told.status_code == 200
-        assert {each["windows"]["1h"]["kept"] for each in told.json()["objectives"]} == {None}
+        reported = client.get("/v1/objectives")
+        assert reported.status_code == 200
+        assert {each["windows"]["1h"]["kept"] for each in reported.json()["objectives"]} == {None}
         promises(config, end_of(NOW_MS), days=1)
         minutes(config, end_of(NOW_MS))
-        told = client.get("/v1/objectives")
-        assert told.json() == report(config, NOW_MS)
-        kept = {each["name"]: each["windows"]["1h"]["kept"] for each in told.json()["objectives"]}
+        reported = client.get("/v1/objectives")
+        assert reported.json() == report(config, NOW_MS)
+        kept = {each["name"]: each["windows"]["1h"]["kept"] for each in reported.json()["objectives"]}
         # 0.4 % of alerts late, of 1 % that may be; 3 seconds an hour at most, of 3.6; 2 % of requests, of 0.05 %.
         assert kept == {"alert_latency": True, "lag": True, "checkpoint": True, "availability": False}
         health = client.get("/v1/health/pipeline").json()

@@ -32,9 +32,9 @@ INES, ODA = {"X-Who": "ines"}, {"X-Who": "oda"}
 def keep_proof(path: Path, text: str = TEXT) -> str:
     """A proof of ``text``, as a job leaves it."""
     rule = hashlib.sha256(text.encode()).hexdigest()
-    said = {"rule_id": "large_payment", "text": text, "digests": {"rule": rule, "data": "d" * 64, "result": "e" * 64}}
-    ApprovalFile(path).keep_proof(KeptProof(proof_id_of(said), "ines", 5, said))
-    return proof_id_of(said)
+    body = {"rule_id": "large_payment", "text": text, "digests": {"rule": rule, "data": "d" * 64, "result": "e" * 64}}
+    ApprovalFile(path).keep_proof(KeptProof(proof_id_of(body), "ines", 5, body))
+    return proof_id_of(body)
 
 
 def test_a_draft_is_of_whoever_works_on_it(writing: Client) -> None:
@@ -100,15 +100,15 @@ def test_a_request_is_rejected_with_a_reason(writing: Client, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (TEXT.replace("version: 2", "version: 1"), "expected at least 2, since version 1 is there"),
         ("- " + TEXT.replace("\n", "\n  ") + "\n- rule_id: [\n", "no rule that is right"),
     ],
 )
-def test_what_may_not_follow_is_not_asked_for(writing: Client, tmp_path: Path, text: str, said: str) -> None:
+def test_what_may_not_follow_is_not_asked_for(writing: Client, tmp_path: Path, text: str, message: str) -> None:
     keep_proof(tmp_path / "serve", text)
-    assert said in detail(writing.post("/v1/approvals", json={"text": text}, headers=INES), 422)
+    assert message in detail(writing.post("/v1/approvals", json={"text": text}, headers=INES), 422)
 
 
 @pytest.mark.parametrize("review", ["none", "proven"])

@@ -200,15 +200,15 @@ def approved(house: House, client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [(by_hand, "was changed"), (gone, "is gone"), (published, "was changed"), (approved, "was")]
+    ("change", "text"), [(by_hand, "was changed"), (gone, "is gone"), (published, "was changed"), (approved, "was")]
 )
 def test_what_changed_beneath_a_request_is_told_and_kept(
-    house: House, client: Client, change: Callable[[House, Client], None], said: str
+    house: House, client: Client, change: Callable[[House, Client], None], text: str
 ) -> None:
     at, signed = ask(client, house.path)
     change(house, client)
     files = {each.name: each.read_bytes() for each in (house.folder / "rules").glob("*.yaml")}
-    assert f"{FILE} {said}" in detail(client.post(f"{at}:approve", json=signed, headers=ODA), 409)
+    assert f"{FILE} {text}" in detail(client.post(f"{at}:approve", json=signed, headers=ODA), 409)
     assert {each.name: each.read_bytes() for each in (house.folder / "rules").glob("*.yaml")} == files
     assert client.get(at).json()["state"] == "waiting"
     assert client.post(f"{at}:reject", json={"reason": "the file changed"}, headers=ODA).is_success

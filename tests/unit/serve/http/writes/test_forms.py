@@ -16,10 +16,10 @@ hold: {odd: yes}
 
 
 def test_a_text_is_told_as_fields_and_changes_are_written_into_it(writing: Client) -> None:
-    told = writing.post("/v1/rules:form", json={"text": RULE}).json()
-    fields = {each["name"]: each for section in told["sections"] for each in section["fields"]}
-    fields |= {each["name"]: each for section in told["sections"] for row in section["rows"] for each in row["fields"]}
-    assert (told["text"], told["left"], told["why_none"]) == (RULE, [], "")
+    body = writing.post("/v1/rules:form", json={"text": RULE}).json()
+    fields = {each["name"]: each for section in body["sections"] for each in section["fields"]}
+    fields |= {each["name"]: each for section in body["sections"] for row in section["rows"] for each in row["fields"]}
+    assert (body["text"], body["left"], body["why_none"]) == (RULE, [], "")
     assert (fields["hold"]["value"], fields["hold"]["line"]) == ("{odd: yes}", 7)  # as it is written
     assert fields["conditions/0/value"]["value"] == "1000000"
     assert "amount_cents" in fields["conditions/0/field"]["options"]

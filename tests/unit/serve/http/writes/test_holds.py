@@ -132,11 +132,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "said"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+@pytest.mark.parametrize(("body", "text"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
 def test_what_is_no_hold_is_refused_and_says_why(
-    writing: Client, folder: Path, body: dict[str, Any], said: str
+    writing: Client, folder: Path, body: dict[str, Any], text: str
 ) -> None:
-    assert said in detail(writing.post("/v1/holds", json={**HOLD, **body}), 422)
+    assert text in detail(writing.post("/v1/holds", json={**HOLD, **body}), 422)
     assert not (folder / "rules/.holds").exists()
 
 

@@ -37,8 +37,8 @@ def test_an_entry_comes_changes_and_goes(writing: Client, folder: Path) -> None:
     assert "found no entry" in detail(writing.get(at), 404)
     assert "found no entry" in detail(writing.delete(at, headers={"If-Match": "*"}), 404)
     assert "there is no entry" in detail(writing.put(at, json={}, headers={"If-Match": "*"}), 412)
-    told = writing.get("/v1/lists").json()["items"]
-    assert told == [{"list": "accounts", "entries": 3}, {"list": "cards", "entries": 1}]
+    reported = writing.get("/v1/lists").json()["items"]
+    assert reported == [{"list": "accounts", "entries": 3}, {"list": "cards", "entries": 1}]
 
 
 def test_values_are_what_they_are(writing: Client, folder: Path) -> None:
@@ -54,7 +54,7 @@ def test_values_are_what_they_are(writing: Client, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "said"),
+    ("path", "body", "status", "text"),
     [
         ("acounts/a", {}, 404, "did you mean accounts?"),
         ("..%2Frules%2Fspending/a", {}, 404, "found no list"),
@@ -69,9 +69,9 @@ def test_values_are_what_they_are(writing: Client, folder: Path) -> None:
         ("accounts/" + "x" * 1001, {}, 422, "at most 1000"),
     ],
 )
-def test_what_cannot_be_put(writing: Client, folder: Path, path: str, body: object, status: int, said: str) -> None:
+def test_what_cannot_be_put(writing: Client, folder: Path, path: str, body: object, status: int, text: str) -> None:
     before = {each: each.read_bytes() for each in (folder / "lists").glob("[a-z]*")}
-    assert said in detail(writing.put(f"/v1/lists/{path}", json=body), status)
+    assert text in detail(writing.put(f"/v1/lists/{path}", json=body), status)
     assert {each: each.read_bytes() for each in (folder / "lists").glob("[a-z]*")} == before
 
 

@@ -24,11 +24,11 @@ def test_a_file_is_checked_and_told_what_is_wrong(writing: Client) -> None:
         "problems": [],
         "warnings": [],
     }
-    told = writing.post(
+    reported = writing.post(
         "/v1/rules:check", json={"text": f"- {RULE.replace(chr(10), chr(10) + '  ')}".replace("amount_cents", "amount")}
     )
-    (problem,) = told.json()["problems"]
-    assert not told.json()["ok"]
+    (problem,) = reported.json()["problems"]
+    assert not reported.json()["ok"]
     assert (problem["pointer"], problem["hint"]) == ("/0/conditions/0/field", "did you mean amount_cents?")
     assert not writing.post("/v1/rules:check", json={"text": ""}).json()["ok"]
     for text in ("&a [*a]", "[" * 2000, "!!python/object/apply:os.system [id]", "a: b: c"):
@@ -56,7 +56,7 @@ def test_a_rule_is_published_and_its_status_set(writing: Client, folder: Path) -
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "text"),
     [
         ({"name": "x.yaml", "text": RULE.replace("amount_cents", "amount")}, 422, "did you mean amount_cents?"),
         ({"name": "card_testing.yaml", "text": RULE.replace("huge", "card_testing")}, 422, "card_testing"),
@@ -70,10 +70,10 @@ def test_a_rule_is_published_and_its_status_set(writing: Client, folder: Path) -
         ({"name": "x.yaml", "text": "x" * 2_000_000}, 422, "expected a smaller rule"),
     ],
 )
-def test_what_is_not_published(writing: Client, folder: Path, body: object, status: int, said: str) -> None:
+def test_what_is_not_published(writing: Client, folder: Path, body: object, status: int, text: str) -> None:
     before = {each.name: each.read_bytes() for each in (folder / "rules").glob("*.yaml")}
     answer = writing.post("/v1/rules:publish", json=body)
-    assert said in detail(answer, status)
+    assert text in detail(answer, status)
     assert str(folder) not in answer.text
     assert {each.name: each.read_bytes() for each in (folder / "rules").glob("*.yaml")} == before
 
@@ -88,7 +88,7 @@ def test_where_there_is_no_review_nobody_approves(writing: Client) -> None:
     writing.post("/v1/rules:publish", json={"name": "huge.yaml", "text": RULE})
     wanted = {"rule_id": "huge", "version": 1}
     assert "found no If-Match" in detail(writing.post("/v1/rules:approve", json=wanted), 428)
-    said = detail(writing.post("/v1/rules:approve", json=wanted, headers={"If-Match": "*"}), 409)
-    assert "the rules have no review" in said
+    found = detail(writing.post("/v1/rules:approve", json=wanted, headers={"If-Match": "*"}), 409)
+    assert "the rules have no review" in found
     missing = writing.post("/v1/rules:approve", json={"rule_id": "huge", "version": 9}, headers={"If-Match": "*"})
     assert "found no version 9 of rule huge" in detail(missing, 404)

@@ -50,8 +50,8 @@ def test_a_file_is_sent_by_whoever_asks(client: Client, sent: list[Sequence[str]
     (command,) = sent
     assert (command[:2], Path(command[2]).name) == (["rules", "publish"], "huge.yaml")
     assert command[-3:] == ["--as", "mary", "--json"]
-    said = detail(client.post("/v1/rules:publish", json={"name": "bad.yaml", "text": RULE}), 400)
-    assert said == "bad.yaml:1: rule_id", "where it was written for the moment is nobody's business"
+    found = detail(client.post("/v1/rules:publish", json={"name": "bad.yaml", "text": RULE}), 400)
+    assert found == "bad.yaml:1: rule_id", "where it was written for the moment is nobody's business"
 
 
 def test_a_version_that_waits_is_approved_of_as_it_was_looked_at(
