@@ -85,7 +85,7 @@ def test_predicates_lines_plans_and_stores_are_asked_what_they_are() -> None:
     assert counted(kinds()) == LEFT
 
 
-def test_no_more_rules_are_told_apart_by_their_class() -> None:
+def test_no_more_rules_are_reported_apart_by_their_class() -> None:
     assert counted(rules()) == RULES_LEFT
 
 

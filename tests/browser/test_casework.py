@@ -149,7 +149,7 @@ def test_assigning_keeps_the_place(seated: Opened) -> None:
     expect(page.get_by_text("Undone for 1 case.")).to_be_visible()
 
 
-def test_new_cases_are_told_and_nothing_moves(seated: Opened) -> None:
+def test_new_cases_are_reported_and_nothing_moves(seated: Opened) -> None:
     page = seated().page
     page.evaluate("document.querySelector('#news').dataset.news = '/queue/news?view=open&seen=60'")
     page.evaluate("document.querySelector('#cases .case a').id = 'f-held'")

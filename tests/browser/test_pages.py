@@ -145,7 +145,7 @@ def test_pages_work_without_script(opened: Opened) -> None:
     at.page.wait_for_url("**/login")
 
 
-def test_a_wrong_password_is_told_where_it_happened(opened: Opened) -> None:
+def test_a_wrong_password_is_reported_where_it_happened(opened: Opened) -> None:
     at = opened()
     at.expected = {422}
     page = at.page

@@ -49,7 +49,7 @@ def test_what_is_there_and_what_is_missing(redis_server: LocalRedis) -> None:
         ({"maxmemory": 5, "maxmemory_policy": "volatile-ttl"}, "warning", "it forgets who is blocked"),
     ],
 )
-def test_what_a_server_tells_of_itself(body: dict[str, Any], status: str, text: str) -> None:
+def test_what_a_server_reports_of_itself(body: dict[str, Any], status: str, text: str) -> None:
     found = _server("redis", body)
     assert found.status == status
     assert text in found.found

@@ -311,7 +311,7 @@ def test_dead_letters_of_a_file_that_took_the_place_of_another(path: Path) -> No
     assert [json.loads(line)["raw_base64"] for line in dead.read_text().splitlines()] == ["/29sZA==", "/25ldw=="]
 
 
-def test_lines_that_are_not_ours_are_told_and_left_alone(path: Path) -> None:
+def test_lines_that_are_not_ours_are_reported_and_left_alone(path: Path) -> None:
     sink = opened(path)
     sink.deliver(delivery(0, "t1"))
     sink.close()

@@ -101,7 +101,7 @@ def test_another_checkpoint_counts_its_own_batches(kafka_broker: LocalBroker, ka
     assert named(kafka_broker, topic) == ["a", "b"]
 
 
-def test_a_number_that_means_another_batch_now_is_told(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+def test_a_number_that_means_another_batch_now_is_reported(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
     topic, name = kafka_topic(1), str(uuid.uuid4())
     one = post(kafka_broker, name)
     give(one, 5, [outgoing(topic, "a")])
@@ -125,7 +125,7 @@ def test_a_topic_that_takes_nothing_keeps_nothing_from_the_others(
     one.drop()
 
 
-def test_a_message_that_no_cut_makes_small_enough_is_told(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+def test_a_message_that_no_cut_makes_small_enough_is_reported(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
     """The name of a letter is not cut, which that of a deep folder's file may make longer than anything else."""
     topic = kafka_topic(1, config={"max.message.bytes": "600"})
     letter = dead_message(topic, DeadLetter("s", "malformed_json", "d", "f" * 460, 7, b"x" * 5_000))
@@ -298,7 +298,7 @@ def test_the_place_of_a_group_is_that_of_javas_hash(group: str, java: int) -> No
     ]
 
 
-def test_a_transaction_that_the_broker_holds_open_is_told_of(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+def test_a_transaction_that_the_broker_holds_open_is_reported_of(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
     """Played by another client, which leaves a transaction open with a number of the group in it."""
     place, name = kafka_topic(1), f"crossline-{uuid.uuid4().hex}"
     other = pending(kafka_broker, f"{name}-other", [])

@@ -117,7 +117,7 @@ def test_what_stands_behind_offsets_is_read_up_to_the_end(
     assert read_tail(settings, topic, {f"{topic}-{n}": 1_000 for n in range(3)}, {}, 50) == []
 
 
-def test_brokers_that_do_not_answer_are_told() -> None:
+def test_brokers_that_do_not_answer_are_reported() -> None:
     with pytest.raises(SourceError, match="topic payments cannot be read now"):
         read_tail(source("localhost:1", "payments"), "payments", {"payments-0": 1}, {}, 10, within_s=0.2)
 
@@ -141,7 +141,7 @@ def test_a_cancelled_call_harms_no_other(kafka_broker: LocalBroker, kafka_topic:
 
 
 @pytest.mark.kafka
-def test_a_record_that_the_topic_never_takes_is_told_and_the_others_stand(
+def test_a_record_that_the_topic_never_takes_is_reported_and_the_others_stand(
     kafka_broker: LocalBroker, kafka_topic: Callable[..., str]
 ) -> None:
     topic = kafka_topic(1, config={"max.message.bytes": "2000"})
@@ -156,7 +156,7 @@ def test_a_record_that_the_topic_never_takes_is_told_and_the_others_stand(
     run(put())
 
 
-def test_brokers_that_do_not_answer_are_told_in_time() -> None:
+def test_brokers_that_do_not_answer_are_reported_in_time() -> None:
     async def put() -> None:
         log = log_of("127.0.0.1:1", "payments", timeout_ms=300)
         with pytest.raises(RetryableError, match="topic payments"):

@@ -67,7 +67,7 @@ def test_what_is_put_is_there_whole_and_is_replaced_whole(store: FileStore) -> N
     assert store.below("never") == []
 
 
-def test_what_is_deleted_is_gone_and_what_is_not_there_is_told(store: FileStore) -> None:
+def test_what_is_deleted_is_gone_and_what_is_not_there_is_reported(store: FileStore) -> None:
     for name in ("a/one", "a/b/two", "a/b/c/three", "ab"):
         store.put(name, name.encode())
     store.delete("a/one")
@@ -151,7 +151,7 @@ def test_who_waits_for_a_store_can_be_stopped_and_goes_on_once_it_is_back() -> N
         ("AWS Error UNKNOWN (HTTP status 400) during PutObject operation", StateError),
     ],
 )
-def test_failures_are_told_apart(text: str, kind: type[Exception]) -> None:
+def test_failures_are_reported_apart(text: str, kind: type[Exception]) -> None:
     assert type(store_error_of(OSError(text), "here")) is kind
 
 
@@ -183,7 +183,7 @@ def test_uris_of_places(uri: str) -> None:
     assert check_uri(uri) is None
 
 
-def test_a_uri_that_nobody_knows_is_told_without_repeating_it() -> None:
+def test_a_uri_that_nobody_knows_is_reported_without_repeating_it() -> None:
     with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as told_:
         location_of("gopher://user:secret@host/p")
     assert "secret" not in str(told_.value)

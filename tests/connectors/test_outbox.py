@@ -129,7 +129,7 @@ def test_what_a_run_leaves_the_next_one_gives(shaky: Shaky, sink: OutboxSink) ->
     assert [path.name for path in sink.folder.iterdir()] == []
 
 
-def test_one_that_fails_for_good_is_told_and_loses_nothing(
+def test_one_that_fails_for_good_is_reported_and_loses_nothing(
     shaky: Shaky, sink: OutboxSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "END_MS", 1)
@@ -207,12 +207,12 @@ def test_what_waits_is_synced_with_its_name(sink: OutboxSink, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"schema_version": 1}', b"\xff"])
-def test_what_is_damaged_is_told_with_its_place(tmp_path: Path, content: bytes) -> None:
+def test_what_is_damaged_is_reported_with_its_place(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(StateError, match=r"behind/7.json: damaged .* restore the file"):
         decode_delivery(content, str(tmp_path / "behind/7.json"))
 
 
-def test_another_version_is_told(tmp_path: Path) -> None:
+def test_another_version_is_reported(tmp_path: Path) -> None:
     body = {**json.loads(encode_delivery(delivery(0))), "schema_version": 2}
     with pytest.raises(StateError, match="written by another version"):
         decode_delivery(json.dumps(body).encode(), str(tmp_path))

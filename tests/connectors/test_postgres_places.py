@@ -54,7 +54,7 @@ def test_settings_that_are_refused(given: dict[str, Any], text: str) -> None:
         settings(**given)
 
 
-def test_a_password_in_a_pipeline_is_refused_and_not_told() -> None:
+def test_a_password_in_a_pipeline_is_refused_and_not_reported() -> None:
     with pytest.raises(UsageError, match="password") as caught:
         build_sink({"kind": "postgres", "host": "h", "user": "u", "password": SECRET}, "p")
     assert SECRET not in str(caught.value)
@@ -117,7 +117,7 @@ def test_an_address_keeps_what_the_client_knows() -> None:
     assert address_of_url("postgres://u@h/x").name == "postgresql://u@h:5432/x"
 
 
-def test_who_is_not_let_in_is_told_at_the_start(postgres_server: LocalPostgres, postgres_schema: str) -> None:
+def test_who_is_not_let_in_is_reported_at_the_start(postgres_server: LocalPostgres, postgres_schema: str) -> None:
     good = place_in(postgres_server, postgres_schema)
     wrong = {
         "see that user and password are right": {"password": SECRET},
@@ -149,7 +149,7 @@ def test_who_is_not_let_in_later_is_held(postgres_server: LocalPostgres, postgre
     sink.close()
 
 
-def test_a_server_that_is_away_is_told_without_its_password() -> None:
+def test_a_server_that_is_away_is_reported_without_its_password() -> None:
     place = address_of(settings(host="127.0.0.1", port=1, user="u", password_env="P"), {"P": SECRET})
     sink = PostgresSink(place, "p")
     with capture_logs() as logs:

@@ -299,7 +299,7 @@ def test_names_that_encode_alike_differ() -> None:
     assert len({entity({"a": value}) for value in values}) == len(values) - 3  # 1, true and null are written as text
 
 
-def test_alerts_of_no_entity_are_told_and_stand_for_none(made: Callable[..., Seen]) -> None:
+def test_alerts_of_no_entity_are_reported_and_stand_for_none(made: Callable[..., Seen]) -> None:
     seen = made()
     seen.tell(alert("a", key={}, action="block"))
     assert seen.told() == ["id-a"]
@@ -374,7 +374,7 @@ def test_two_processes_tell_one_alert_once(made: Callable[..., Seen]) -> None:
     assert sorted(seen.told()) == sorted(f"id-{n}" for n in range(300))
 
 
-def test_a_command_that_fails_half_way_is_told_again_whole(made: Callable[..., Seen]) -> None:
+def test_a_command_that_fails_half_way_is_reported_again_whole(made: Callable[..., Seen]) -> None:
     seen = made()
     seen.client.set(f"{seen.prefix}:standing:account_id=a2", "in the way")
     with pytest.raises(PermanentError, match="WRONGTYPE"):

@@ -130,7 +130,7 @@ def test_a_registry_that_is_down_is_waited_for(registry: FakeRegistry, store: Sc
     assert "Connection refused" in logged[0]["error"]
 
 
-def test_who_is_in_a_hurry_is_told_at_once(registry: FakeRegistry, store: SchemaStore) -> None:
+def test_who_is_in_a_hurry_is_reported_at_once(registry: FakeRegistry, store: SchemaStore) -> None:
     registry.down()
     with pytest.raises(SourceError, match="does not answer: Connection refused"):
         store.hurried().schemas([7])

@@ -15,7 +15,7 @@ from crossline.io.stores.protocol import AlertFilter
 from .makers import alert
 
 
-def test_keys_of_a_store_of_version_4_are_found_before_and_after_it_is_brought_up(tmp_path: Path) -> None:
+def test_keys_of_a_store_of_version_4_are_found_before_and_after_it_is_supplied_up(tmp_path: Path) -> None:
     path = tmp_path / "crossline.db"
     keys: list[dict[str, Any]] = [
         {"account_id": "a1"},

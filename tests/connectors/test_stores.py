@@ -333,7 +333,7 @@ def test_of_one_id_the_first_stays_whatever_its_time(stored: Callable[..., Store
     ]
 
 
-def test_a_store_that_is_not_there_is_told(tmp_path: Path, postgres_server: Any) -> None:
+def test_a_store_that_is_not_there_is_reported(tmp_path: Path, postgres_server: Any) -> None:
     with pytest.raises(UsageError, match="there is no store at"):
         open_store(str(tmp_path / "none.db"))
     os.environ.pop("PGPASSWORD", None)

@@ -78,7 +78,7 @@ def test_a_topic_is_read_and_judged_again(
     assert "name a copy of them with --input payments=FILE" in text
 
 
-def test_a_topic_that_is_not_there_is_told(
+def test_a_topic_that_is_not_there_is_reported(
     shop: Shop, kafka_broker: LocalBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.receipt()

@@ -291,7 +291,7 @@ def test_shadow_alerts_and_feeders_stay_at_home(make: Callable[..., WebhookSink]
         ({"password_file": "f"}, "found both password_env and password_file"),
     ],
 )
-def test_what_is_wrong_with_an_address_is_told(settings: dict[str, Any], text: str) -> None:
+def test_what_is_wrong_with_an_address_is_reported(settings: dict[str, Any], text: str) -> None:
     whole = {"kind": "webhook", "url": "https://h/x", "parked": "p.jsonl", "password_env": "K", **settings}
     with pytest.raises(UsageError) as raised:
         build_sink({name: value for name, value in whole.items() if value is not None}, "p")

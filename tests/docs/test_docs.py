@@ -72,7 +72,7 @@ TOLD = [
 @pytest.mark.filterwarnings("ignore:.*<socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.spark
 @pytest.mark.parametrize("page", TOLD)
-def test_what_it_tells_to_do_works(
+def test_what_it_reports_to_do_works(
     page: Path,
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -163,7 +163,7 @@ def test_what_is_not_run_has_a_good_reason(page: Path) -> None:
         assert block.not_run is None or block.not_run in REASONS, f"{block}: {block.not_run}"
 
 
-def test_what_make_is_told_is_there() -> None:
+def test_what_make_is_reported_is_there() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name for page in PAGES for name in re.findall(r"`?\bmake ([a-z]+)`", page.read_text())}
     reported = {name for block in all_blocks("sh") for name in re.findall(r"^make (\w+)", block.text, re.MULTILINE)}

@@ -49,7 +49,7 @@ def test_there_are_messages() -> None:
     assert len(MESSAGES) > 20
 
 
-def test_every_reason_is_told() -> None:
+def test_every_reason_is_reported() -> None:
     reported = re.findall(r"^\| `(\w+)` \|", PAGE.partition("## Dead letters")[2], re.MULTILINE)
     assert reported == [*REASONS, "duplicate_id"]
 

@@ -130,7 +130,7 @@ def curl_asks(serving: str) -> None:
     assert [each["rule_id"] for each in rules["items"]] == ["account_burst", "account_spend", "dear_without_cvv"]
 
 
-def test_what_the_page_tells_to_do_works(serving: str) -> None:
+def test_what_the_page_reports_to_do_works(serving: str) -> None:
     """In its order, over one pipeline: curl, then the shop, which does what is decided."""
     if shutil.which("curl") is not None:  # few machines have none
         curl_asks(serving)

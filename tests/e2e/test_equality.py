@@ -96,7 +96,7 @@ def test_large_batches_travel_in_files_which_go(
     assert not any(path.exists() for paths in met for path in paths)
 
 
-def test_a_backtest_says_what_the_stream_said(drained: Project) -> None:
+def test_a_backtest_says_what_the_stream_stated(drained: Project) -> None:
     assert by_id(replayed(drained, written(RULES))) == drained.alerts()
 
 

@@ -68,7 +68,7 @@ def test_it_names_what_make_services_starts() -> None:
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_what_is_sent_is_judged_and_told_to_all(
+def test_what_is_sent_is_judged_and_reported_to_all(
     spark: SparkSession,
     kafka_broker: LocalBroker,
     kafka_topic: Callable[..., str],

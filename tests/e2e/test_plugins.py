@@ -138,13 +138,13 @@ def test_a_sink_names_what_it_needs(project: Path) -> None:
     ],
     ids=["not there", "something else", "no aggregate there", "no module", "none declared"],
 )
-def test_what_cannot_be_loaded_is_told(project: Path, entry_points: str, text: str) -> None:
+def test_what_cannot_be_loaded_is_reported(project: Path, entry_points: str, text: str) -> None:
     install(project.parent / "site", entry_points=entry_points)
     reported = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", code=2)
     assert text in reported
 
 
-def test_two_packages_with_one_name_are_told(project: Path) -> None:
+def test_two_packages_with_one_name_are_reported(project: Path) -> None:
     install(project.parent / "site")
     other = ENTRY_POINTS.replace("at_least = shop_plugins.rule", "at_least = other_plugins.rule")
     install(project.parent / "site", entry_points=other, name="other-plugins")

@@ -64,7 +64,7 @@ def test_rotated_files_give_what_one_file_gives(spark: SparkSession, tmp_path: P
     assert project.late() == whole.late()
 
 
-def test_half_a_line_is_left_and_told_and_judged_when_it_is_whole(
+def test_half_a_line_is_left_and_reported_and_judged_when_it_is_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = Project(tmp_path, [velocity("pair", threshold=2, emit="every")])

@@ -70,7 +70,7 @@ def absences(draw: st.DrawFn) -> list[Body]:
 
 @many
 @given(st.data(), absences(), records(), st.booleans(), st.booleans())
-def test_any_cut_tells_the_same(
+def test_any_cut_reports_the_same(
     data: st.DataObject, rules: list[Body], made: list[Record], ingest_column: bool, back: bool
 ) -> None:
     """One log, whose ingest times are its own, the records' running maximum, or go back."""
@@ -115,7 +115,7 @@ def test_a_partition_that_is_behind_is_waited_for_as_long_as_it_may_be(lag_ms: i
     assert [alert["record_id"] for alert in path.alerts] == ([] if lag_ms else ["t0"])
 
 
-def test_it_is_told_in_a_batch_that_brings_its_shard_nothing() -> None:
+def test_it_is_reported_in_a_batch_that_brings_its_shard_nothing() -> None:
     made = [_record(0, 0, "CSH"), *(_record(n, 6 + n, "POS", f"a{n}") for n in range(1, 9))]
     path = FastPath.of(plans_of([QUIET], stream_spec(ingest_column=True), SPREAD), 3)
     run(path, Shape(3, [(n, n + 1) for n in range(9)], [(0, 0), (0, 1), (0, 2)]), made, ["log"] * 9)

@@ -32,7 +32,7 @@ RULE: Body = {
         st.tuples(st.sampled_from([LARGE, -LARGE, 7, 2**62, -1]), st.integers(0, 2), st.integers(0, 1)), max_size=20
     ),
 )
-def test_a_sum_beyond_64_bits_is_brought_whole(data: st.DataObject, drawn: list[tuple[int, int, int]]) -> None:
+def test_a_sum_beyond_64_bits_is_supplied_whole(data: st.DataObject, drawn: list[tuple[int, int, int]]) -> None:
     made: list[Record] = [
         {
             "_id": f"t{n}",

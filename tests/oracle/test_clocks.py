@@ -123,7 +123,7 @@ def test_a_rule_that_comes_between_batches(data: st.DataObject, rules: list[Body
 
 @few
 @given(st.data(), booked(), st.booleans(), st.integers(0, 2), st.sampled_from([0, 5000]))
-def test_any_life_tells_what_its_logs_say(
+def test_any_life_reports_what_its_logs_say(
     data: st.DataObject, made: list[Record], ingest_column: bool, turn: int, lag_ms: int
 ) -> None:
     """Rules of any clock published, paused and given their past; a pipeline that is stopped and killed."""

@@ -170,7 +170,7 @@ def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: l
 
 @few
 @given(st.data(), RULES, disordered(12))
-def test_every_correction_is_told_once_whatever_the_cuts(
+def test_every_correction_is_reported_once_whatever_the_cuts(
     data: st.DataObject, rules: list[Body], made: list[Record]
 ) -> None:
     shape = data.draw(shapes(len(made)))
@@ -234,7 +234,7 @@ IN_PANES: Body = {**_COUNT, "group_by": "device", "window": "20s", "resolution":
 
 @few
 @given(st.data(), st.sampled_from(BUSY), disordered(20), st.sampled_from([{}, {"emit": "every"}]))
-def test_a_reader_that_judges_nothing_again_takes_hits_as_they_are_told_first_whatever_the_cuts(
+def test_a_reader_that_judges_nothing_again_takes_hits_as_they_are_reported_first_whatever_the_cuts(
     data: st.DataObject, body: Body, made: list[Record], emission: Body
 ) -> None:
     times = {**WITHIN, "late_policy": "evaluate"}

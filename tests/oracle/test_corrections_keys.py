@@ -104,7 +104,7 @@ def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: l
 
 @few
 @given(st.data(), RULES, disordered(12))
-def test_every_correction_is_told_once_whatever_the_cuts(
+def test_every_correction_is_reported_once_whatever_the_cuts(
     data: st.DataObject, rules: list[Body], made: list[Record]
 ) -> None:
     path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
@@ -176,7 +176,7 @@ def test_figures_of_another_key_and_another_stream(
 
 @few
 @given(st.data(), MET, both(7))
-def test_every_correction_over_two_streams_is_told_once(
+def test_every_correction_over_two_streams_is_reported_once(
     data: st.DataObject, rules: list[Body], given_: tuple[list[Record], list[str]]
 ) -> None:
     made, logs = given_

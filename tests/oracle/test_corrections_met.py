@@ -136,7 +136,7 @@ def test_what_stands_is_what_the_logs_in_order_say(
 
 @few
 @given(st.data(), RULES, both(7))
-def test_every_correction_is_told_once_whatever_the_cuts(
+def test_every_correction_is_reported_once_whatever_the_cuts(
     data: st.DataObject, rules: list[Body], given_: tuple[list[Record], list[str]]
 ) -> None:
     made, logs = given_

@@ -290,7 +290,7 @@ def test_a_hit_on_hits_is_one_on_their_record(tmp_path: Path) -> None:
         assert len({each["rules_digest"] for each in found}) == 1
 
 
-def test_decisions_follow_what_holds_and_not_what_was_told(tmp_path: Path) -> None:
+def test_decisions_follow_what_holds_and_not_what_was_reported(tmp_path: Path) -> None:
     """Worked by hand: the third of five payments crosses the line of three, and the last two are beyond it."""
     rule: Body = {**RULES[0], "rule_id": "three", "aggregation_threshold": 3, "emit": "on_crossing"}
     rule |= {"action": "step_up", "score": 40}

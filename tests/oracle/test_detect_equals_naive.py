@@ -215,7 +215,7 @@ def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: l
 
 @many
 @given(st.data(), rule_sets(), records(repeats="any"))
-def test_other_records_under_an_old_id_are_told_alike_in_every_cut(
+def test_other_records_under_an_old_id_are_reported_alike_in_every_cut(
     data: st.DataObject, rules: list[Body], made: list[Record]
 ) -> None:
     plan = plan_of(rules, stream_spec(ingest_column=True), {})

@@ -142,7 +142,7 @@ def test_they_are_the_twins_where_panes_are_kept(data: st.DataObject, made: list
     assert said(path, bodies) == twins(bodies, made)
 
 
-def test_a_sum_beyond_64_bits_is_told_whole() -> None:
+def test_a_sum_beyond_64_bits_is_reported_whole() -> None:
     body: Body = {
         "rule_id": "told",
         "version": 1,

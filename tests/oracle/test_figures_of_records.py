@@ -111,7 +111,7 @@ def _large(number: int) -> Record:
     return {"_id": f"t{number}", "_event_ms": at, "_ingest_ms": at, "account": "a1", "device": 1, "amount": LARGE}
 
 
-def test_an_average_of_panes_is_told_however_large_the_sum() -> None:
+def test_an_average_of_panes_is_reported_however_large_the_sum() -> None:
     """By hand: three times 6e18 are 18e18, and on average 6e18; without panes as with them."""
     made = [_large(number) for number in range(3)]
     figure = {"avg": "amount", "group_by": "account", "window": "10s"}
@@ -122,7 +122,7 @@ def test_an_average_of_panes_is_told_however_large_the_sum() -> None:
         assert [row[name] for row in rows] == [6e18] * 3
 
 
-def test_an_average_of_panes_that_is_brought_is_that_of_its_key() -> None:
+def test_an_average_of_panes_that_is_supplied_is_that_of_its_key() -> None:
     body: Body = {
         "rule_id": "r0",
         "version": 1,

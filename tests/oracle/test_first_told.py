@@ -115,7 +115,7 @@ EMISSION = st.sampled_from([{}, {"emit": "every"}, {"emit": "every", "cooldown":
 
 @few
 @given(st.data(), st.sampled_from(BUSY), st.sampled_from(ALONE), disordered(20), EMISSION)
-def test_hits_alone_count_from_when_they_were_told_wherever_batches_are_cut(
+def test_hits_alone_count_from_when_they_were_reported_wherever_batches_are_cut(
     data: st.DataObject, below: Body, reader: Body, made: list[Record], emission: Body
 ) -> None:
     reader = {**reader, **emission, "rule_id": "q0", "version": 1}
@@ -125,7 +125,7 @@ def test_hits_alone_count_from_when_they_were_told_wherever_batches_are_cut(
 
 @few
 @given(st.data(), st.sampled_from(BUSY), st.sampled_from(BESIDE), disordered(20), EMISSION)
-def test_hits_beside_records_count_from_when_they_were_told_wherever_batches_are_cut(
+def test_hits_beside_records_count_from_when_they_were_reported_wherever_batches_are_cut(
     data: st.DataObject, below: Body, reader: Body, made: list[Record], emission: Body
 ) -> None:
     """Several sources are judged up to the same instants of the ingest clock."""
@@ -135,7 +135,7 @@ def test_hits_beside_records_count_from_when_they_were_told_wherever_batches_are
     assert first_told(below, reader, made, shape) == first_told(below, reader, made, alone)
 
 
-def test_what_comes_of_a_hit_that_is_told_late_is_told_late_too() -> None:
+def test_what_comes_of_a_hit_that_is_reported_late_is_reported_late_too() -> None:
     """By hand: t3 comes late and makes t0 a hit, after t2 was one; who reads hits of hits has seen t2 without it."""
     times = [(0, 0, "a1"), (2000, 2000, "a2"), (3000, 3000, "a2"), (-500, 4000, "a1"), (4500, 4500, "a2")]
     made: list[Record] = [

@@ -225,7 +225,7 @@ def test_rules_that_another_makes_needless(data: st.DataObject, body: Body, made
             assert places(mine, made) <= places(theirs, made)
 
 
-def test_claims_are_told_apart() -> None:
+def test_claims_are_reported_apart() -> None:
     """The properties above would hold of a lint that finds nothing: these it must find."""
     for text in ("a > 4", "a < 1 and a > 0", "x * 2 > 6", "a < b and b < a", "1 > 2", "abs(b) > 2", "a + 1 == 0"):
         formula = check(text, KINDS, (), "verdict")

@@ -271,7 +271,7 @@ def changing_lives(draw: st.DrawFn, size: int) -> list[tuple[str, Any]]:
 
 @settings(many, max_examples=EXAMPLES // 3)
 @given(st.data(), records(30), st.booleans(), st.sampled_from([0, 500, 5000]), histories())
-def test_any_life_tells_what_its_logs_say(
+def test_any_life_reports_what_its_logs_say(
     data: st.DataObject, made: list[Record], ingest_column: bool, lag_ms: int, lists: dict[str, list[Content]]
 ) -> None:
     if not ingest_column:

@@ -52,7 +52,7 @@ def told(path: FastPath) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(EXAMPLES))
-def test_what_is_told_depends_on_the_records_alone(plans: list[StreamPlan], seed: int) -> None:
+def test_what_is_reported_depends_on_the_records_alone(plans: list[StreamPlan], seed: int) -> None:
     draw = random.Random(seed)
     log = with_ids_again(made(draw.choice([30, 60]), seed), draw)
     streams = {name: name for name in BOTH}

@@ -150,7 +150,7 @@ def _lengths(data: bytes) -> list[int]:
 
 @settings(many, max_examples=EXAMPLES // 2)
 @given(st.data(), records(30), st.booleans(), st.sampled_from([{}, SPREAD]), st.sampled_from([0, 500, 5000]))
-def test_any_life_tells_what_its_logs_say(
+def test_any_life_reports_what_its_logs_say(
     data: st.DataObject, made: list[Record], ingest_column: bool, defaults: dict[str, str], lag_ms: int
 ) -> None:
     if not ingest_column:

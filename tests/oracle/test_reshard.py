@@ -149,7 +149,7 @@ def plain(body: Told) -> list[list[str]]:
 
 @settings(many, max_examples=1500 if DEEP else 3)
 @given(st.data(), cases(), st.integers(1, 3))
-def test_any_stream_cut_anywhere_tells_the_same(
+def test_any_stream_cut_anywhere_reports_the_same(
     data: st.DataObject, case: tuple[list[Body], list[Record]], shards: int
 ) -> None:
     rules, made = case

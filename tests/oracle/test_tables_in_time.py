@@ -232,7 +232,7 @@ def changing_lives(draw: st.DrawFn, size: int) -> list[tuple[str, Any]]:
 
 @settings(many, max_examples=EXAMPLES // 28)
 @given(st.data(), records(30), st.booleans(), st.sampled_from([0, 500, 5000]), tables(0))
-def test_any_life_tells_what_its_logs_say(
+def test_any_life_reports_what_its_logs_say(
     data: st.DataObject, made: list[Record], ingest_column: bool, lag_ms: int, mine: list[NaiveTable]
 ) -> None:
     if not ingest_column:

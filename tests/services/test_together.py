@@ -140,7 +140,7 @@ def test_what_is_half_started_is_ended(services: Services) -> None:
     assert running(services.folder / "redis") not in {None, cut_off}
 
 
-def test_ports_that_are_taken_are_told_all_at_once(services: Services) -> None:
+def test_ports_that_are_taken_are_reported_all_at_once(services: Services) -> None:
     with socket.socket() as one, socket.socket() as other:
         for each, port in ((one, services.redis_port), (other, services.postgres_port)):
             each.bind((HOST, port))
@@ -158,7 +158,7 @@ def test_ports_that_are_taken_are_told_all_at_once(services: Services) -> None:
 
 
 @pytest.mark.parametrize("given", ["x", "0", "65536", "-1", "19092 ", "\uff11"])
-def test_what_is_no_port_is_told(given: str) -> None:
+def test_what_is_no_port_is_reported(given: str) -> None:
     (redis_member,) = (each for each in MEMBERS if each.name == "redis")
     with pytest.raises(UsageError, match=r"CROSSLINE_REDIS_PORT is '.*'; expected a port, such as 16379"):
         redis_member.port_in({"CROSSLINE_REDIS_PORT": given})

@@ -29,7 +29,7 @@ def test_worked_values(kind: str) -> None:
     assert by_hand("median", kind, *records, panes=True) == pytest.approx([40, 10, 30, 30], rel=ERROR)
 
 
-def test_it_is_told_of_panes_alone() -> None:
+def test_it_is_reported_of_panes_alone() -> None:
     with pytest.raises(ValueError, match="median is not defined on windows of records"):
         KeySpaceState(window_plan(groups_of("median")))
 
@@ -42,7 +42,7 @@ def test_it_is_told_of_panes_alone() -> None:
     ],
     ids=["velocity", "burst"],
 )
-def test_a_rule_without_panes_is_told_what_it_needs(more: dict[str, Any]) -> None:
+def test_a_rule_without_panes_is_reported_what_it_needs(more: dict[str, Any]) -> None:
     given = {name: value for name, value in more.items() if value is not None}
     unwanted = [name for name, value in more.items() if value is None]
     ((path, expected),) = refused("median", "amount_cents", unwanted=unwanted, **given)

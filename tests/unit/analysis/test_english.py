@@ -81,7 +81,7 @@ streams:
 """
 
 
-def test_streams_that_meet_are_told_in_words() -> None:
+def test_streams_that_meet_are_reported_in_words() -> None:
     streams = load_streams(MET_STREAMS, "stream.yaml")
     rules = [each.rule for each in load_rules_text(MET, "rules.yaml", streams)]
     plans = compile_all(RuleSet.from_rules(rules), streams, Defaults())

@@ -224,7 +224,7 @@ def test_one_edit_is_one_edit(edit: object, after: str) -> None:
     ("text", "path"),
     [("a: &x [1]\nb: *x\n", ("b", 0)), ("a: 1\n", ("b",)), ("a: 1\n", ("a", "b")), ("a: 1\n", ())],
 )
-def test_what_cannot_be_edited_is_said(text: str, path: Path) -> None:
+def test_what_cannot_be_edited_is_stated(text: str, path: Path) -> None:
     with pytest.raises(CannotEditError, match="not edited here"):
         replaced(text, path, 2) if path else removed("a: 1\n", ("a",))
 

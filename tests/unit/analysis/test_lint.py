@@ -42,7 +42,7 @@ def test_graver_rules_are_not_needless() -> None:
     assert "twenty_and_graver" not in {each.rule_id for each in found}
 
 
-def test_of_equals_the_later_is_told() -> None:
+def test_of_equals_the_later_is_reported() -> None:
     body = "rule_type: threshold, source_topic: payments, conditions: [{field: amount, operator: '>', value: 5}]"
     text = "\n".join(f"- {{rule_id: {name}, version: 1, {body}}}" for name in ("b", "a", "c"))
     items = load_rules_text(text, "r.yaml", STREAMS)

@@ -305,7 +305,7 @@ def test_each_name_of_the_package_is_there() -> None:
         _ = cl.detekt
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["--version"]) == 0
     assert capsys.readouterr().out == f"crossline {cl.__version__}\n"
     done = subprocess.run([sys.executable, "-m", "crossline", "--version"], capture_output=True, text=True, check=True)

@@ -185,7 +185,7 @@ def test_a_batch_that_cannot_be_read_changes_nothing(make: Make) -> None:
     assert ids(detector.process([SECOND]).alerts) == ["2"]
 
 
-def test_a_batch_that_fails_half_way_is_told_until_a_state_is_loaded(
+def test_a_batch_that_fails_half_way_is_reported_until_a_state_is_loaded(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     detector = make()

@@ -74,7 +74,7 @@ def test_frauds_of_several_records(tmp_path: Path) -> None:
         ("", "labels: found no labels"),
     ],
 )
-def test_what_is_no_label_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_what_is_no_label_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "labels"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:

@@ -48,7 +48,7 @@ def test_one_line_is_no_nearer_than_another_where_it_asks_for_one_value(tmp_path
     assert missed(tmp_path, count_rule(operator="==", aggregation_threshold=9))["many"] == []
 
 
-def test_a_formula_tells_the_part_that_failed(tmp_path: Path) -> None:
+def test_a_formula_reports_the_part_that_failed(tmp_path: Path) -> None:
     figures = {
         "tries": {"count": True, "group_by": "card", "window": "1m"},
         "most": {"max": "amount", "group_by": "card", "window": "1m"},
@@ -92,7 +92,7 @@ def test_of_alternatives_the_nearest(tmp_path: Path) -> None:
     assert p4.endswith("; not count > 7: 4 is missing")
 
 
-def test_of_a_formula_times_are_told_as_times(tmp_path: Path) -> None:
+def test_of_a_formula_times_are_reported_as_times(tmp_path: Path) -> None:
     """Card c was silent for 295 s; the rule asks for less than two minutes, as it is written."""
     figures = {"silent": {"since": True, "group_by": "card", "window": "1h"}}
     body = {"rule_id": "f", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
@@ -100,7 +100,7 @@ def test_of_a_formula_times_are_told_as_times(tmp_path: Path) -> None:
     assert "silent 4.92 min, amount 1: not silent < 2m: 2.92 min is missing" in [each.why for each in found]
 
 
-def test_of_rules_whose_formula_nobody_wrote_it_is_told_in_words(tmp_path: Path) -> None:
+def test_of_rules_whose_formula_nobody_wrote_it_is_reported_in_words(tmp_path: Path) -> None:
     body = {"rule_id": "f", "version": 1, "rule_type": "anomaly", "source_topic": "payments", "group_by": "card"}
     rule = {**body, "value_field": "amount", "ratio": 2, "min_points": 1, "window": "1h"}
     rows = [payment(1, 0, "a", 100), payment(2, 1, "a", 150), payment(3, 0, "b", 10), payment(4, 1, "b", 19)]

@@ -45,7 +45,7 @@ def test_a_sample_is_judged_as_a_stream_is(tmp_path: Path) -> None:
     ]
 
 
-def test_costs_are_told_with_their_noise(tmp_path: Path) -> None:
+def test_costs_are_reported_with_their_noise(tmp_path: Path) -> None:
     given = judged(write(tmp_path / "in.jsonl", PAYMENTS), DECLINES, count_rule())
     whole, bare, (cost,) = costs(given, list(batches(given.history, tmp_path)), ["many"])
     assert whole > 0

@@ -49,7 +49,7 @@ def test_one_changed_byte_is_found(position: int, flip: int) -> None:
         wire.decode(bytes(blob), "segment 7")
 
 
-def test_a_cut_blob_is_told_as_such() -> None:
+def test_a_cut_blob_is_reported_as_such() -> None:
     with pytest.raises(StateError, match="cut short"):
         wire.decode(b"XLW1", "x.seg")
 

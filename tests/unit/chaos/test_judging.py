@@ -57,7 +57,7 @@ def test_what_is_as_it_must_be_is_good(expected: Expected) -> None:
     assert [each for each in judged(expected, Contents(all_decisions=DECISIONS)).values() if not each.good] == []
 
 
-def test_each_kind_of_wrong_is_told(expected: Expected) -> None:
+def test_each_kind_of_wrong_is_reported(expected: Expected) -> None:
     alerts = [ALERTS[0], ALERTS[0], {**ALERTS[1], "value": 5}, {"alert_id": "other"}]
     found = judged(expected, Contents(alerts, dead=[(PLACES[0], "bad_encoding")], late=[], times={"a0": 1}))
     one = found["alerts"]

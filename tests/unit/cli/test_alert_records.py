@@ -230,7 +230,7 @@ def test_records_of_steps_and_contexts_are_known_by_the_key_that_they_have_there
         assert found(shown) == {"l1": record("l1", 11, "NO", 7), "p4": RECORDS[3]}
 
 
-def test_a_stream_that_has_no_source_here_is_told(tmp_path: Path) -> None:
+def test_a_stream_that_has_no_source_here_is_reported(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("payments", RECORDS)
     project.write("logins.jsonl", [record("l1", 11, "NO", 7)])
@@ -355,7 +355,7 @@ def test_the_alerts_of_a_backtest(tmp_path: Path) -> None:
         assert ["record", "time", "card", "amount", "shop.country"] in [line.split() for line in table]
 
 
-def test_what_is_needed_is_said(tmp_path: Path) -> None:
+def test_what_is_needed_is_stated(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("payments", RECORDS)
     project.judge()

@@ -99,7 +99,7 @@ def test_an_empty_list_says_what_there_is(db: Path, tmp_path: Path) -> None:
     assert "has no alerts yet" in said("list", "--db", store(tmp_path / "empty.db")).stderr
 
 
-def test_show_tells_the_story(db: Path) -> None:
+def test_show_reports_the_story(db: Path) -> None:
     text = said("show", "--db", db, "11aa").stdout
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[:2] == ["card_burst@3 high alert", "10 payments by account a1 in 60 s (line: 10)"]
@@ -167,7 +167,7 @@ def test_show_lists_the_records_of_the_window(tmp_path: Path) -> None:
     assert lines[-2:] == ["1 t5 value 3", "2 t7 value 4.5"]
 
 
-def test_what_a_record_brought_does_not_steer_the_terminal(tmp_path: Path) -> None:
+def test_what_a_record_supplied_does_not_steer_the_terminal(tmp_path: Path) -> None:
     one = alert("55", message="red \x1b[31m\nline", record_id="\x07t")
     db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
     for arguments in (["list"], ["show", "55"]):

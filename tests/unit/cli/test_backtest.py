@@ -234,7 +234,7 @@ def test_a_stream_without_files_is_not_judged(forms: list[str], capsys: pytest.C
 
 
 @pytest.mark.parametrize("given", ["1.csv", "of_xml=1.csv"])
-def test_whose_files_they_are_must_be_said(forms: list[str], capsys: pytest.CaptureFixture[str], given: str) -> None:
+def test_whose_files_they_are_must_be_stated(forms: list[str], capsys: pytest.CaptureFixture[str], given: str) -> None:
     assert run_command([*forms, "--input", given]) == 2
     assert f"--input {given}: the stream file has of_csv, of_json, of_parquet; write --input NAME={given}" in (
         " ".join(capsys.readouterr().err.split())
@@ -350,7 +350,7 @@ def test_a_pipeline_is_a_file_or_the_name_of_a_log(
     assert text in " ".join(capsys.readouterr().err.split())
 
 
-def test_what_is_missing_is_told(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_is_reported(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["backtest", "--input", "in/*.jsonl"]) == 2
     assert "found no --stream and --rules" in " ".join(capsys.readouterr().err.split())
 

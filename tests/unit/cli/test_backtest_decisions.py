@@ -42,7 +42,7 @@ def test_decisions_are_written_beside_alerts(run: Run, capsys: pytest.CaptureFix
         assert all(alerts[why["alert_id"]]["record_id"] == each["record_id"] for why in each["reasons"])
 
 
-def test_of_a_pipeline_that_tells_all_it_writes_all(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_pipeline_that_reports_all_it_writes_all(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with Path("pipeline.yaml").open("a") as file:
         file.write("\npolicy: policy.yaml\ndecisions: {emit: all, path: out/decisions}\n")
     assert run("--decisions", "d.jsonl", "--json") == 0

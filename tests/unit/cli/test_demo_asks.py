@@ -116,7 +116,7 @@ def test_a_demo_that_has_no_api_says_why_and_goes_on(tmp_path: Path) -> None:
     assert as_lines(asked.to_json()) == [f"the API was not asked: {problem}"]
 
 
-def test_an_api_that_breaks_off_is_told(tmp_path: Path, api: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_that_breaks_off_is_reported(tmp_path: Path, api: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Api, "do_POST", lambda self: self.tell(500, {"detail": "a fault"}))
     asked = ask(project(tmp_path / "demo", api), tmp_path / "demo", {}, None)
     assert asked.problem is not None

@@ -184,7 +184,7 @@ def test_it_writes_over_nothing_that_it_reads(capsys: pytest.CaptureFixture[str]
         assert Path(path).read_bytes() == before
 
 
-def test_a_stream_without_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_without_input_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([*COMMAND[:-1], "labels=in.jsonl"]) == 2
     assert "found none of stream payments, which is read" in capsys.readouterr().err
 

@@ -95,7 +95,7 @@ def test_other_rules_read_the_lists_of_then_and_those_that_the_log_does_not_know
     assert (found["other"]["appear"], found["stolen"]["disappear"]) == (5, 5)
 
 
-def test_a_content_that_is_lost_is_told(shop: Path) -> None:
+def test_a_content_that_is_lost_is_reported(shop: Path) -> None:
     for path in (shop / "rules" / ".log" / "lists").iterdir():
         path.unlink()
     with pytest.raises(StateError, match=r"\.log/lists/.*Put the file back from a copy"):

@@ -72,7 +72,7 @@ def test_a_release_is_taken_up_and_stands_in_the_history(project: Path) -> None:
     assert len(list((project / "rules/.releases").iterdir())) == 1, "one file a key"
 
 
-def test_what_cannot_be_released_is_told_at_once(project: Path) -> None:
+def test_what_cannot_be_released_is_reported_at_once(project: Path) -> None:
     wrong: list[tuple[tuple[str, ...], type[Exception], str]] = [
         (("brust", *A1, "--reason", "x"), PermanentError, "found no rule brust; expected burst; did you mean burst"),
         (("burst", "--key", "account=a1", "--reason", "x"), PermanentError, "a value for each of account, device"),

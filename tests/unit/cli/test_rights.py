@@ -39,7 +39,7 @@ def generated(root: Path, text: str | None) -> tuple[str, set[str]]:
 @pytest.mark.parametrize(
     ("text", "folder", "file"), [(None, "700", "600"), ("027", "750", "640"), ("0022", "755", "644")]
 )
-def test_records_are_for_this_account_alone_unless_told(
+def test_records_are_for_this_account_alone_unless_reported(
     tmp_path: Path, text: str | None, folder: str, file: str
 ) -> None:
     assert generated(tmp_path, text) == (folder, {file})

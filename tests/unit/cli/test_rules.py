@@ -64,7 +64,7 @@ def test_check_finds_nothing_wrong(project: Path) -> None:
     assert "fields and types were not checked: name the stream file with --stream" in run("check", "rules").stderr
 
 
-def test_check_tells_everything_and_exits_with_1(project: Path) -> None:
+def test_check_reports_everything_and_exits_with_1(project: Path) -> None:
     (project / "a.yaml").write_text(LARGE.replace("amount", "amuont"), encoding="utf-8")
     (project / "b.yaml").write_text(SMALL.replace("threshold", "thresold").replace("large", "small"), encoding="utf-8")
     result = run("check", "a.yaml", "b.yaml", "rules", "--stream", "stream.yaml")
@@ -136,7 +136,7 @@ def test_list_before_and_after_a_pipeline_ran(project: Path) -> None:
     ]
 
 
-def test_two_pipelines_on_one_folder_are_told_apart(project: Path) -> None:
+def test_two_pipelines_on_one_folder_are_reported_apart(project: Path) -> None:
     pipeline_runs(NOW_MS, "a")
     pipeline_runs(NOW_MS, "b")
     with pytest.raises(UsageError, match=r"the rule logs of a, b in rules; expected --pipeline with one of them"):
@@ -144,7 +144,7 @@ def test_two_pipelines_on_one_folder_are_told_apart(project: Path) -> None:
     assert run("list", "--pipeline", "b").exit_code == 0
 
 
-def test_show_tells_since_when_a_version_judges(project: Path) -> None:
+def test_show_reports_since_when_a_version_judges(project: Path) -> None:
     pipeline_runs(NOW_MS)
     (project / "rules/large.yaml").write_text(LARGE.replace("version: 1", "version: 2"), encoding="utf-8")
     pipeline_runs(NOW_MS)
@@ -381,7 +381,7 @@ def test_a_pipeline_file_says_what_rules_are_checked_against(project: Path) -> N
 
 
 @pytest.mark.parametrize("operator", ['[">"]', "{a: 1}"])
-def test_check_tells_of_an_operator_that_is_no_text(project: Path, operator: str) -> None:
+def test_check_reports_of_an_operator_that_is_no_text(project: Path, operator: str) -> None:
     (project / "rules/a.yaml").write_text(SMALL.replace('"<"', operator), encoding="utf-8")
     result = run("check", "rules", "--stream", "stream.yaml")
     assert result.exit_code == 1

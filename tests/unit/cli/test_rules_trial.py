@@ -76,7 +76,7 @@ def test_what_is_refused(run: Callable[..., str], options: tuple[str, ...], text
     assert run(*options, code=2).startswith(text)
 
 
-def test_a_rule_with_errors_is_told_with_its_line(run: Callable[..., str]) -> None:
+def test_a_rule_with_errors_is_reported_with_its_line(run: Callable[..., str]) -> None:
     Path("rules/bad.yaml").write_text("rule_id: bad\nversion: none\n")
     assert "rules/bad.yaml:2: version" in run(code=2)
 

@@ -85,7 +85,7 @@ def test_explain_refuses(run: Run) -> None:
     assert "did you mean spending?" in run("explain", "rules", *HERE, "--rule", "spendin", code=2)
 
 
-def test_lint_tells_where_what_why_and_what_to_do(run: Run) -> None:
+def test_lint_reports_where_what_why_and_what_to_do(run: Run) -> None:
     assert run("lint", "rules", *HERE) == ""
     rule = Path("rules/spending.yaml")
     rule.write_text(rule.read_text().replace("aggregation_type: sum", "aggregation_type: count").replace('">"', '"<"'))
@@ -121,7 +121,7 @@ def candidate(line: str, new: str, name: str = "large_payment") -> str:
     return str(path)
 
 
-def test_compare_tells_what_only_one_catches(run: Run) -> None:
+def test_compare_reports_what_only_one_catches(run: Run) -> None:
     """As the README counts them: one payment above 1,000 euros, two above 400."""
     other = candidate("value: 100000", "value: 40000")
     Path("labels.csv").write_text("payment_id,is_fraud\np0008,1\np0001,0\n")

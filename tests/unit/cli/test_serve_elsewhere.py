@@ -57,7 +57,7 @@ def test_what_is_no_checkpoint(place: str, text: str) -> None:
     assert "hunter2" not in str(found.value)
 
 
-def test_the_checkpoint_is_that_of_the_command_line_and_a_ledger_of_its_own_is_told(
+def test_the_checkpoint_is_that_of_the_command_line_and_a_ledger_of_its_own_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert followed(config(), ServeSettings(), str(tmp_path)).engine.checkpoint == str(tmp_path)
@@ -85,7 +85,7 @@ def test_the_checkpoint_of_another_pipeline_is_refused(tmp_path: Path) -> None:
         asyncio.run(begin())
 
 
-def test_a_second_api_on_a_log_is_told_what_several_need(tmp_path: Path) -> None:
+def test_a_second_api_on_a_log_is_reported_what_several_need(tmp_path: Path) -> None:
     async def begin() -> None:
         first, second = (FileRecordLog(str(tmp_path), "id", 1 << 20) for _ in range(2))
         await assembly._held(first)

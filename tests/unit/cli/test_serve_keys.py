@@ -114,7 +114,9 @@ def test_revoked_keys_end(pipeline: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--name", "a\u0430", "--scope", "admin"], "CYRILLIC"),
     ],
 )
-def test_what_is_wrong_is_said(pipeline: Path, more: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_stated(
+    pipeline: Path, more: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     name = [] if "--name" in more else ["--name", "shop"]
     assert run("keys", "create", "--pipeline", pipeline, *name, *more) == 2
     assert text in capsys.readouterr().err
@@ -192,7 +194,7 @@ def test_a_file_that_others_read_is_refused(pipeline: Path, capsys: pytest.Captu
     assert "chmod 600" in capsys.readouterr().err
 
 
-def test_a_pipeline_without_the_section_is_told(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipeline_without_the_section_is_reported(pipeline: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline.write_text(PIPELINE.replace("serve:", "# serve:"))
     assert run("keys", "list", "--pipeline", pipeline) == 2
     assert "no section serve" in capsys.readouterr().err

@@ -163,7 +163,7 @@ def test_both_say_the_same(stores: tuple[str, str], tmp_path: Path) -> None:
         assert said(*command, "--pipeline", tmp_path / "pipeline.yaml") == in_file, command
 
 
-def test_a_decision_is_told_with_its_reasons_and_what_became_of_it(stores: tuple[str, str]) -> None:
+def test_a_decision_is_reported_with_its_reasons_and_what_became_of_it(stores: tuple[str, str]) -> None:
     for name in ("1d", "9d", "t1"):  # the decision, its revision, the record
         shown = said("decisions", "show", name, "--db", stores[0])
         assert shown.index("block  t1 of payments") < shown.index("review  t1 of payments")
@@ -181,7 +181,7 @@ def test_a_decision_is_told_with_its_reasons_and_what_became_of_it(stores: tuple
     assert "revised: alert of card_burst@3 retracted by record t9" in said_of
 
 
-def test_what_is_not_there_is_told(stores: tuple[str, str], tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported(stores: tuple[str, str], tmp_path: Path) -> None:
     file, url = stores
     assert "no decision in " in str(refused("decisions", "show", "x", "--db", url))
     assert "3 decisions: see crossline decisions list" in str(refused("decisions", "show", "x", "--db", file))
@@ -193,7 +193,7 @@ def test_what_is_not_there_is_told(stores: tuple[str, str], tmp_path: Path) -> N
     assert isinstance(refused("alerts", "list", "--db", away), PermanentError)
 
 
-def test_no_password_is_told(
+def test_no_password_is_reported(
     stores: tuple[str, str], postgres_server: LocalPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = postgres_server.password

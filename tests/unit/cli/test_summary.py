@@ -136,7 +136,7 @@ def test_a_line_of_progress_that_does_not_fit_is_cut(clock: list[float], monkeyp
     assert out.getvalue() == "\r\x1b[K60,000 records, 2,000/s, 1,2…"
 
 
-def test_nothing_is_said_where_nobody_looks(clock: list[float]) -> None:
+def test_nothing_is_stated_where_nobody_looks(clock: list[float]) -> None:
     out = io.StringIO()
     progress = ProgressLine(out)
     progress.batch(batch(7), totals_after(30, clock, 0.25))

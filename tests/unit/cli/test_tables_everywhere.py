@@ -273,7 +273,7 @@ def test_backtests_alert_and_decide_the_same(
     assert {each["decision"] for each in decisions} == {"allow", "review", "block"}
 
 
-def test_models_are_told_apart_by_their_scores(
+def test_models_are_reported_apart_by_their_scores(
     shops: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The score is the limit here, so of each country the record of the highest one is nearest to the line."""

@@ -122,7 +122,7 @@ def test_history_has_the_tables_that_a_rule_reads(shop: Path) -> None:
     assert all(each in found for each in ("table changed", "table profile", "2026-01-01T12:00:02.501Z", "table unread"))
 
 
-def test_an_unknown_field_of_a_table_is_told_with_the_nearest(shop: Path) -> None:
+def test_an_unknown_field_of_a_table_is_reported_with_the_nearest(shop: Path) -> None:
     (shop / "bad.yaml").write_text(RULE.replace("profile.country, op", "profile.contry, op"))
     found = run("rules", "check", "bad.yaml", "--pipeline", "shop.yaml")
     assert found.exit_code == 1

@@ -117,7 +117,7 @@ def test_a_document_that_has_all() -> None:
     assert missing(made()) == []
 
 
-def test_what_a_document_lacks_is_said() -> None:
+def test_what_a_document_lacks_is_stated() -> None:
     document = copy.deepcopy(made())
     del document["paths"]["/v1/lists/{name}/{entry}"]["put"]
     document["paths"]["/v1/decisions/{stream}"]["post"]["parameters"].pop(1)

@@ -185,7 +185,7 @@ def test_a_record_whose_clock_shows_no_time_is_late() -> None:
         ({"source_topic": "rule:large"}, "hits have the event time and the ingest time alone"),
     ],
 )
-def test_what_cannot_be_is_told(more: dict[str, Any], expected: str) -> None:
+def test_what_cannot_be_is_reported(more: dict[str, Any], expected: str) -> None:
     _, findings = read_rule({**COUNTED, **more}, Sources.of(STREAMS, heads_of([LARGE])), [])
     assert [each.path for each in findings] == [("timestamp_field",)]
     assert expected in f"{findings[0].expected}; {findings[0].hint}"
@@ -208,7 +208,7 @@ def test_clocks_that_cannot_be(clocks: str, message: str) -> None:
         load_streams(text, "stream.yaml")
 
 
-def test_what_is_kept_is_told_of_rules_on_any_clock() -> None:
+def test_what_is_kept_is_reported_of_rules_on_any_clock() -> None:
     loaded = load_rules_text(
         yaml.safe_dump([COUNTED, {**COUNTED, "rule_id": "plain"} | {"timestamp_field": "at"}]), "r", STREAMS
     )

@@ -40,7 +40,7 @@ def plans() -> list[StreamPlan]:
 
 
 @pytest.mark.parametrize("shards", [1, 8])
-def test_a_shard_without_hits_tells_itself_alone_once_a_plan(shards: int) -> None:
+def test_a_shard_without_hits_reports_itself_alone_once_a_plan(shards: int) -> None:
     parts = derived(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, shards, {}, own=shards - 1)
     above = [plan.stream for plan in plans() if plan.level == 2]
     assert len(above) == 2
@@ -49,7 +49,7 @@ def test_a_shard_without_hits_tells_itself_alone_once_a_plan(shards: int) -> Non
     )
 
 
-def test_what_it_tells_is_how_far_every_log_of_every_rule_stands() -> None:
+def test_what_it_reports_is_how_far_every_log_of_every_rule_stands() -> None:
     parts = derived(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, 8, {}, own=3)
     above = [plan for plan in plans() if plan.level == 2]
     state = ShardState()

@@ -51,7 +51,7 @@ def test_labels_fit_their_records(rows: dict[str, Row], labels: list[PlantedFrau
     assert len({label.fraud_id for label in labels}) == len(labels)
 
 
-def test_no_record_tells_that_it_was_planted(rows: dict[str, Row], labels: list[PlantedFraud]) -> None:
+def test_no_record_reports_that_it_was_planted(rows: dict[str, Row], labels: list[PlantedFraud]) -> None:
     names = {tuple(row) for row in rows.values()}
     assert len(names) == 1
     assert not {"label", "fraud_id", "scenario"} & set(next(iter(names)))
@@ -179,6 +179,6 @@ def test_kinds_that_are_planted_stand_where_they_stand_beside_others(
     assert {name for name in rows if rows[name] != given[name]} == others
 
 
-def test_an_unknown_kind_is_told_with_the_known() -> None:
+def test_an_unknown_kind_is_reported_with_the_known() -> None:
     with pytest.raises(UsageError, match="'robbery'; known: card_testing, account_takeover"):
         CardWorkload(kinds=("mule_fan_in", "robbery"))

@@ -99,7 +99,7 @@ def test_all_that_is_measured_is_divided() -> None:
         rule("odd", "formula", figures={"n": {"count": True, "group_by": "card", "window": "5m"}}, when="n > 2"),
     )
     meter = measured(plans, [10, 60, 70, 10])
-    meter.told(["large@1", "large@1", "twice@1"])
+    meter.count_hits(["large@1", "large@1", "twice@1"])
     body = Sharing(plans).ms(meter)
     spent = meter.state_stores.total() + meter.conditions.total() + meter.hits_ns
     assert sum(body.values()) == pytest.approx(spent / 1e6)
@@ -159,6 +159,6 @@ def test_without_a_clock_nothing_is_measured() -> None:
     meter.start()
     meter.state_store("x")
     meter.condition("s")
-    meter.told(["few@1"])
+    meter.count_hits(["few@1"])
     meter.rows(plans[0].state_stores[0], np.ones((1, 1), np.uint8))
     assert meter.to_json() == {}

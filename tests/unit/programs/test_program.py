@@ -178,7 +178,7 @@ def test_a_probe_of_an_order_is_the_same_order() -> None:
     assert program.emission.cooldown_ms == 0
 
 
-def test_figures_may_be_told_without_a_verdict() -> None:
+def test_figures_may_be_reported_without_a_verdict() -> None:
     program = Program(FEED, (COUNT,), FeatureQuery(("tries",), ("amount",)))
     assert (program.reach_ms, program.probing()) == (60_000, program)
     with pytest.raises(ValueError, match="a verdict of 2 figures, and 1 figures"):

@@ -36,12 +36,12 @@ def test_they_are_in_the_order_of_their_places() -> None:
         ([module("a", name="lambda")], "'lambda' is no name"),
     ],
 )
-def test_what_cannot_be_collected_is_told(modules: list[ModuleType], expected: str) -> None:
+def test_what_cannot_be_collected_is_reported(modules: list[ModuleType], expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         collected(modules)
 
 
-def test_an_unknown_one_is_told_with_those_there_are() -> None:
+def test_an_unknown_one_is_reported_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="mode is no aggregate: there are count, since"):
         declared("mode")
 

@@ -82,7 +82,7 @@ def test_when_a_publication_holds(
     assert intervals(rules) == [("large", 1, expected, FOREVER_MS, "active")]
 
 
-def test_a_bad_file_leaves_the_last_good_versions_and_is_told_once(desk: Desk) -> None:
+def test_a_bad_file_leaves_the_last_good_versions_and_is_reported_once(desk: Desk) -> None:
     desk.write("a.yaml", rule(), rule("other"))
     before = desk.start()
     desk.now_ms = 2_000
@@ -235,7 +235,7 @@ def test_a_touched_file_is_no_change(desk: Desk) -> None:
     assert desk.log.poll() is not None
 
 
-def test_the_log_alone_tells_who_judged_when(desk: Desk) -> None:
+def test_the_log_alone_reports_who_judged_when(desk: Desk) -> None:
     desk.write("a.yaml", rule(watermark_delay="1500ms", allowed_lateness="3m"))
     desk.start()
     desk.now_ms = 2_000

@@ -89,7 +89,7 @@ def test_an_entry_that_stands_twice_ends_at_the_later_time(tmp_path: Path) -> No
     assert (cards.at("s", NOON_MS), cards.at("s", 8), cards.at("s", 9)) == (["a"], ["a", "b"], ["a"])
 
 
-def test_malformed_entries_are_told_all_at_once(tmp_path: Path) -> None:
+def test_malformed_entries_are_reported_all_at_once(tmp_path: Path) -> None:
     text = "- {value: a, until: tomorrow}\n- {value: b, untill: 5}\n- {until: 5}\n- {value: [c], until: 2026-01-01}\n"
     text += "- {value: d, expires: 2026-01-01}\n"
     (tmp_path / "cards.yaml").write_text(text, encoding="utf-8")
@@ -155,7 +155,7 @@ def test_a_bad_file_of_a_list_that_is_known_does_not_stop_a_start(desk: Desk) ->
     assert desk.lists.poll() is None, "told once for each content"
 
 
-def test_a_list_that_is_gone_stays_and_is_told_once(desk: Desk) -> None:
+def test_a_list_that_is_gone_stays_and_is_reported_once(desk: Desk) -> None:
     desk.write("cards.txt", "a\n")
     desk.take_up({"s": 1})
     (desk.path / "cards.txt").unlink()

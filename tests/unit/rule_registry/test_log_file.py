@@ -69,7 +69,7 @@ def test_a_last_line_of_rubbish_is_torn_too(tmp_path: Path) -> None:
     log.close()
 
 
-def test_damage_before_the_last_line_is_told(tmp_path: Path) -> None:
+def test_damage_before_the_last_line_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
     path.write_bytes(STARTED.to_line() + b"{}\n" + REFUSED.to_line())
     with pytest.raises(StateError, match=r"p\.jsonl:2: found '\{\}'; expected an event of a rule log"):
@@ -207,7 +207,7 @@ def test_a_torn_write_that_could_not_be_cut_off_is_cut_off_later(
     log.close()
 
 
-def test_a_log_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").mkdir()
     with pytest.raises(StateError, match=r"p\.jsonl cannot be opened: Is a directory"):
         LogFile(tmp_path / "p.jsonl").open()

@@ -76,7 +76,7 @@ def test_a_start_without_a_rule_ends_and_logs_nothing(desk: Desk) -> None:
     assert [each.effective_from_ms for each in rules.versions] == [BEGINNING_MS] * 2, "as at a first start"
 
 
-def test_an_empty_folder_is_told_too(desk: Desk) -> None:
+def test_an_empty_folder_is_reported_too(desk: Desk) -> None:
     with pytest.raises(PermanentError, match="found no rule; expected one or more"):
         desk.log.start(desk.now_ms, allow_no_rules=False)
     assert len(desk.log.start(desk.now_ms, allow_no_rules=True)) == 0

@@ -130,14 +130,14 @@ def test_contents_are_made_again_from_what_is_kept_beside_the_log(tmp_path: Path
         desk.held()
 
 
-def test_a_file_that_does_not_fit_a_new_declaration_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_file_that_does_not_fit_a_new_declaration_is_reported_at_the_start(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     with pytest.raises(UsageError, match="found no column city"):
         desk.begin(", city: string?")
     assert desk.begin() == []
 
 
-def test_a_table_that_cannot_be_read_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_read_is_reported_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "profile.csv").write_text("account,contry\n", encoding="utf-8")
     with pytest.raises(UsageError, match="did you mean contry"):
         Desk(tmp_path)

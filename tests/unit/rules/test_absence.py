@@ -119,7 +119,7 @@ def test_what_cannot_be_waited_for(expect: Any, path: str, words: str) -> None:
     assert any(each.startswith(path) and words in text for each, text in found), found
 
 
-def test_what_waits_for_another_stream_is_told_once_too() -> None:
+def test_what_waits_for_another_stream_is_reported_once_too() -> None:
     assert said({**STREAM_RULE, "late_policy": "reevaluate"}) == []
 
 

@@ -44,7 +44,7 @@ def test_the_line(amount: int, direction: str | None, fires: bool) -> None:
     assert bool(alerts({**ANOMALY, "direction": direction}, scene(amount))) is fires
 
 
-def test_each_outlier_is_told() -> None:
+def test_each_outlier_is_reported() -> None:
     """Worked by hand: three cards at one merchant, each far off; the crossing would be the first of them alone."""
     scene_of_three = scene(500, 900, 2_000)
     lines = [alert["record_id"] for alert in alerts({**ANOMALY, "z_score": 2}, scene_of_three)]

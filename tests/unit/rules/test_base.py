@@ -105,7 +105,7 @@ def test_bounds_of_lateness_stand_in_order() -> None:
     ]
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_that_is_wrong_is_stated_at_once() -> None:
     body = without(
         VELOCITY,
         "window",

@@ -86,7 +86,7 @@ def test_rules_of_a_file_are_counted() -> None:
     assert f"and {RULES_MAX + 1 - PROBLEMS_SHOWN:,} more" in str(error)
 
 
-def test_very_many_problems_are_told_in_part() -> None:
+def test_very_many_problems_are_reported_in_part() -> None:
     error = refused("\n".join(f"- {{rule_id: R{n}, rule_type: x}}" for n in range(5_000)))
     assert len(error.problems) == 4 * 5_000
     assert str(error).startswith("20000 problems in r.yaml\n\nr.yaml:1: ")
@@ -115,5 +115,5 @@ def test_an_instant_outside_the_calendar(ms: int) -> None:
     assert f"{ms}, outside the years 1 to 9999" in problem.found
 
 
-def test_half_a_surrogate_pair_is_told_with_its_line() -> None:
+def test_half_a_surrogate_pair_is_reported_with_its_line() -> None:
     assert refused("a: 1\nb: \ud800\n").problems[0].line == 2

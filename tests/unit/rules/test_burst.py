@@ -47,7 +47,7 @@ def test_conditions_say_what_is_counted() -> None:
     assert (alert["record_id"], alert["value"]) == ("n21", 11)
 
 
-def test_it_is_told_in_words() -> None:
+def test_it_is_reported_in_words() -> None:
     body = {**BURST, "description": "{value} on {card} in {window}, {avg} each, {confidence}"}
     (alert,) = alerts(body, [{"s": 0, "amount": 100} for _ in range(6)])
     assert alert["message"] == "6 on c1 in 2 min, 100 each, 0.3"

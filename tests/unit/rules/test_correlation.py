@@ -162,7 +162,7 @@ def test_context_that_comes_again_is_none_for_what_waits_either() -> None:
     assert hits({**EVERY, "window": "6s"}, first, payment("p1", 13, 9), rate("r2", 12, 2, came=14)) == [("p1", 2)]
 
 
-def test_what_is_told_later_is_held_back_by_nothing_and_holds_nothing_back() -> None:
+def test_what_is_reported_later_is_held_back_by_nothing_and_holds_nothing_back() -> None:
     rows = [payment("p1", 10, 9), payment("p2", 11, 9), rate("r1", 5, 1), payment("p3", 12, 9), payment("p4", 13, 9)]
     for changes in ({"cooldown": "1m"}, {"emit": "on_crossing"}):
         assert hits({**EVERY, **changes}, *rows) == [("p1", 1), ("p2", 1), ("p3", 1)]

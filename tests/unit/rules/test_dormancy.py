@@ -60,7 +60,7 @@ def test_what_wakes_it_need_not_meet_the_conditions_and_any_record_breaks_the_si
     assert told([at(0), at(91, 0, 9000), at(91, 3600)]) == [], "an hour after it woke is too late"
 
 
-def test_each_waking_is_told_once_and_the_next_one_again() -> None:
+def test_each_waking_is_reported_once_and_the_next_one_again() -> None:
     twice = [at(0), at(91), at(91, 1), at(182), at(182, 1)]
     assert told(twice) == ["n1", "n3"]
     assert told(twice, known_for="365d", batches=3) == ["n1", "n3"], "however far back is known"

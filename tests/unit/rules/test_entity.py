@@ -72,7 +72,7 @@ def test_both_names_are_one_rule() -> None:
 
 
 @pytest.mark.parametrize(("field", "message"), [("acount_id", "did you mean account_id?"), ("tags", "one value")])
-def test_a_field_that_cannot_be_one_is_told(field: str, message: str) -> None:
+def test_a_field_that_cannot_be_one_is_reported(field: str, message: str) -> None:
     ((path, text),) = said({**THRESHOLD, "entity": field})
     assert path == "entity"
     assert message in text

@@ -145,7 +145,7 @@ def test_what_is_refused(body: dict[str, Any], path: str, words: str) -> None:
     assert any(each.startswith(path) and words in text for each, text in found), found
 
 
-def test_figures_of_several_keys_are_told_by_theirs_and_brought_to_its_own() -> None:
+def test_figures_of_several_keys_are_reported_by_theirs_and_supplied_to_its_own() -> None:
     other = {"count": True, "group_by": "merchant_id", "window": "10m"}
     body = {**FORMULA, "when": "tries > 1 and theirs > 5", "figures": {"theirs": other, "tries": TRIES}}
     program = rule(body).program(streams()["payments"], Defaults())

@@ -47,7 +47,7 @@ def test_at_the_same_time_any_distance_is_too_far_but_none_is_not() -> None:
     assert alerts({**TRAVEL, "min_distance_km": 400}, [{"s": 0, **OSLO}, {"s": 0, **BERGEN}]) == []
 
 
-def test_each_hit_is_told_and_records_without_a_place_are_passed_over() -> None:
+def test_each_hit_is_reported_and_records_without_a_place_are_passed_over() -> None:
     nowhere = {"place": {"lat": None, "lon": 10.0}}
     scene = [
         {"s": 0, **OSLO},
@@ -67,7 +67,7 @@ def test_where_it_was_too_long_ago_does_not_count() -> None:
     assert alerts({**TRAVEL, "window": "59m"}, scene) == []
 
 
-def test_it_is_told_in_words() -> None:
+def test_it_is_reported_in_words() -> None:
     body = {**TRAVEL, "description": "{km} km at {value} km/h by {card}"}
     (alert,) = alerts(body, [{"s": 0, **OSLO}, {"s": HOUR, **ROME}])
     assert alert["message"].startswith("200")

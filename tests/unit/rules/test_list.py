@@ -86,7 +86,7 @@ def test_an_entry_ends_by_the_ingest_time_of_the_record() -> None:
     assert [alert["record_id"] for alert in found] == ["t0", "t3"]
 
 
-def test_it_is_told_in_words() -> None:
+def test_it_is_reported_in_words() -> None:
     (alert,) = alerts({**STOLEN, "description": "{account_id}, {amount_cents} ({rule_id}): {list}"}, [{}])
     assert alert["message"] == "a1, 5 (stolen): watch"
     assert alert["evidence"]["figures"] == {"account_id": "a1", "amount_cents": 5}
@@ -117,7 +117,7 @@ def test_what_is_refused(changes: dict[str, Any], path: str, words: str) -> None
     assert words in text
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     found = said({**STOLEN, "field": "tags", "list": "x", "operator": "is"})
     assert [path for path, _ in found] == ["operator", "field"], "the list is not looked up by a field that has none"
     assert [path for path, _ in said({**STOLEN, "field": "statsu", "list": ""})] == ["list", "field"]

@@ -238,7 +238,7 @@ def test_one_input_for_each_feature_goes_by_name() -> None:
     assert [each["value"] for each in alerts(body(data, threshold=0), [{"s": 0, "amount": 5}])] == [15]
 
 
-def test_the_bytes_are_part_of_the_body_and_told_in_short() -> None:
+def test_the_bytes_are_part_of_the_body_and_reported_in_short() -> None:
     """Read through a file: another model under the same version is another body."""
     text = json.dumps({"rule_id": "r", "version": 1, "source_topic": "payments", **SCORED})
     files: dict[str, Any] = {"m.onnx": weighted(1, 10)}

@@ -55,7 +55,7 @@ def test_one_version_has_one_body_in_a_file() -> None:
     ]
 
 
-def test_problems_of_all_rules_are_told_in_the_order_of_the_file() -> None:
+def test_problems_of_all_rules_are_reported_in_the_order_of_the_file() -> None:
     text = indented(one("a", value=2)).replace("amount_cents", "amount") + "- 5\n" + indented(one("B"))
     with pytest.raises(RefusedError) as caught:
         load_rules_text(text, "r.yaml", streams())
@@ -140,7 +140,7 @@ def test_a_set_survives_json(drawn: list[dict[str, Any]]) -> None:
     assert again.to_json() == found.to_json()
 
 
-def test_the_fingerprint_tells_sets_apart() -> None:
+def test_the_fingerprint_reports_sets_apart() -> None:
     sets = [
         RuleSet(),
         RuleSet.from_rules([rule(VELOCITY)]),

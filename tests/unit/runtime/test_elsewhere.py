@@ -62,6 +62,6 @@ def test_tables_go_to_the_store_before_the_snapshot_that_names_them(tmp_path: Pa
     assert store.names() == ["tiers-2.arrow"]
 
 
-def test_a_table_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_table_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"nothing\.arrow, a table that records are joined with, cannot be read"):
         open_table(f"{tmp_path.as_uri()}/nothing.arrow")

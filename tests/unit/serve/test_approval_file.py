@@ -38,7 +38,7 @@ def first(folder: Path, version: int = 1) -> None:
         db.executescript(FIRST.replace("DIGEST", DIGEST).replace("user_version = 1", f"user_version = {version}"))
 
 
-def test_what_an_earlier_version_kept_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_what_an_earlier_version_kept_is_supplied_up_to_date(tmp_path: Path) -> None:
     first(tmp_path)
     for _ in range(2):
         kept = ApprovalFile(tmp_path)

@@ -40,7 +40,7 @@ def test_a_problem_names_the_line_of_the_log_and_no_path(error: Exception, statu
     assert SECRET in line["error"]
 
 
-def test_what_is_meant_for_who_asked_is_told_as_it_is() -> None:
+def test_what_is_meant_for_who_asked_is_reported_as_it_is() -> None:
     error: CrosslineError = TellableError("20 jobs wait already; ask again once some are done", 10_000)
     problem = problem_of(error)
     assert (problem.detail, problem.headers["Retry-After"]) == (str(error), "10")

@@ -108,12 +108,12 @@ def answered(shop: Shop, *names: str) -> None:
         ledger.answer([entry(name) for name in names])
 
 
-def test_what_waits_for_room_is_told_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_for_room_is_reported_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address does not answer and no more may wait; the process is killed, and another one has room."""
     killed_for_want_of_room(Shop(tmp_path), monkeypatch)
 
 
-def test_what_a_shared_ledger_has_is_told_after_a_kill(
+def test_what_a_shared_ledger_has_is_reported_after_a_kill(
     tmp_path: Path, place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger has the revision when the process is killed, and the queue does not."""
@@ -151,7 +151,7 @@ def killed_for_want_of_room(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None
     assert shop.pushed() == [("t1", "allow", "block"), ("t2", "allow", "block")]
 
 
-def test_of_two_apis_at_one_ledger_one_tells(tmp_path: Path, place: DatabaseAddress) -> None:
+def test_of_two_apis_at_one_ledger_one_reports(tmp_path: Path, place: DatabaseAddress) -> None:
     """What the other has under way is its own, as long as it lives."""
     one, two = PostgresLedger(place), PostgresLedger(place)
     made = [Revision(f"r{number}", "payments", "t1", {"was": "allow", "cents": 10**30}) for number in range(3)]
@@ -179,7 +179,7 @@ def revision_of_stream(ledger_id: str, name: str, decision: str, number: int) ->
     return {**body, "decision_id": f"{name}-{number}", "because": "c"}
 
 
-def test_a_revision_of_the_stream_is_told_though_the_ledger_had_it_before_a_kill(tmp_path: Path) -> None:
+def test_a_revision_of_the_stream_is_reported_though_the_ledger_had_it_before_a_kill(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     answered(shop, "t1")
     own = str(entry("t1").decision["decision_id"])

@@ -31,7 +31,7 @@ def reader(folder: Path) -> Callable[[str], str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.stem for case in CASES])
-def test_every_mistake_is_told_at_once(case: Path) -> None:
+def test_every_mistake_is_reported_at_once(case: Path) -> None:
     with pytest.raises(RefusedError) as caught:
         load_pipeline(case.read_text(encoding="utf-8"), case.name, reader(GOLDEN))
     assert str(caught.value) + "\n" == case.with_suffix(".txt").read_text(encoding="utf-8")
@@ -178,7 +178,7 @@ def test_a_topic_has_one_sink() -> None:
     assert texts == [("sinks[1].topic", "topic alerts again", "one sink for it, which is sinks[0]")]
 
 
-def test_a_path_with_a_nul_is_told() -> None:
+def test_a_path_with_a_nul_is_reported() -> None:
     text = SHORT.replace("path: in/*.jsonl", 'path: "in\\0"').replace("path: out/crossline.db", 'path: "\\0"')
     with pytest.raises(RefusedError) as caught:
         load_pipeline(text, "p.yaml", reader(GOLDEN))

@@ -92,7 +92,7 @@ def test_a_record_that_does_not_fit_is_an_error_of_the_test() -> None:
     assert [each.reason for each in mine.dead_letters] == ["missing_field", "missing_field"]
 
 
-def test_a_rule_that_is_not_there_is_told() -> None:
+def test_a_rule_that_is_not_there_is_reported() -> None:
     with pytest.raises(UsageError, match="found no rule three under test"):
         made().assert_no_hits(rule="three")
     Path("rules.yaml").write_text(RULES[RULES.index("- {rule_id: elsewhere") :])
@@ -100,7 +100,7 @@ def test_a_rule_that_is_not_there_is_told() -> None:
         made()
 
 
-def test_rules_that_do_not_fit_the_stream_are_told() -> None:
+def test_rules_that_do_not_fit_the_stream_are_reported() -> None:
     Path("rules.yaml").write_text(RULES.replace("group_by: card", "group_by: crad"))
     with pytest.raises(UsageError, match=r"does not fit stream taps:\nrule two: found .*crad"):
         made()

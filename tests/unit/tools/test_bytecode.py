@@ -91,7 +91,7 @@ def test_bytecode_that_goes_by_the_time_gives_way_to_one_that_goes_by_the_hash(t
     assert bytecode_of(source).read_bytes()[4:8] == bytes([3, 0, 0, 0])
 
 
-def test_what_does_not_compile_is_told_with_its_file(tmp_path: Path) -> None:
+def test_what_does_not_compile_is_reported_with_its_file(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("SAID = = 1\n")
     (tmp_path / "good.py").write_text("SAID = 1\n")
     of_ours = compiled("--sources", tmp_path)

@@ -109,7 +109,7 @@ def test_an_old_python_is_passed_over_for_a_newer_one(tmp_path: Path) -> None:
         (12, False, "(Debian, Ubuntu: python3.12-venv)"),
     ],
 )
-def test_what_is_missing_is_said(tmp_path: Path, minor: int, text: str, *, venv: bool) -> None:
+def test_what_is_missing_is_stated(tmp_path: Path, minor: int, text: str, *, venv: bool) -> None:
     fake_python(tmp_path / "python3", minor=minor, venv=venv)
     done = find_python(PATH=str(tmp_path))
     assert done.returncode == 1
@@ -129,7 +129,7 @@ def test_pips_settings_reach_uv_under_uvs_names(tmp_path: Path) -> None:
     }
 
 
-def test_what_uv_is_told_already_stands() -> None:
+def test_what_uv_is_reported_already_stands() -> None:
     body = {"UV_DEFAULT_INDEX": "https://own.example/simple", "UV_INDEX_STRATEGY": "first-index"}
     assert setup.uv_environment({"index-url": "https://mirror.example/simple"}, body) == body
 
@@ -211,7 +211,7 @@ def test_what_builds_the_site_comes_once_and_again_with_a_new_environment(
         assert did == [str(lock)] * installed
 
 
-def test_bytecode_that_cannot_be_compiled_is_told_and_stops_nothing(
+def test_bytecode_that_cannot_be_compiled_is_reported_and_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failing(_: list[str], failed: str) -> None:

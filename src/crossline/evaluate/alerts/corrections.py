@@ -25,7 +25,7 @@ def replayed_hits(plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[Re
     told: list[Hit] = []
     for piece in replayed:
         if len(piece.hits) or piece.met or not piece.begins.all():
-            told += _Corrections(plan, store_plan, piece, logs).told()
+            told += _Corrections(plan, store_plan, piece, logs).hits()
     return sorted(told, key=emission_order)
 
 
@@ -55,7 +55,7 @@ class _Corrections:
         self._judged = replayed_rows(plan, store_plan, replayed, logs)
         self._known = _ReplayState()
 
-    def told(self) -> list[Hit]:
+    def hits(self) -> list[Hit]:
         """The hits that are new, and the corrections."""
         replayed, found = self._replayed, list[Hit]()
         rows = replayed.hits.row.tolist() + [each.row for each in replayed.met]

@@ -109,7 +109,7 @@ def result_rows(snapshot: PlanSnapshot, level: int, shard: int, output: ShardOut
     held = pop_hold_hits(output)
     alerts = alerts_of(snapshot.plans(), output.hits, time.time_ns() // 1_000_000) if output.hits else []
     rows: StageRows = [(OUT, 0, *row) for row in outcome_rows(output, alerts)]
-    output.meter.told(version_name(hit.version.rule.rule_id, hit.version.rule.version) for hit in output.hits)
+    output.meter.count_hits(version_name(hit.version.rule.rule_id, hit.version.rule.version) for hit in output.hits)
     rows.append(costs_row(output.meter))
     if snapshot.deciding is not None:
         rows += decision_input_rows(snapshot, output, alerts, state.log_clock, held)

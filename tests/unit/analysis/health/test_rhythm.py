@@ -9,7 +9,7 @@ from crossline.analysis.health.rhythm import Rhythm, rhythm, usual
 DUE = DailyForecast(1.8, 0.0, 5.0, 28.0)
 
 
-def test_silence_is_told_once_it_is_unlikely() -> None:
+def test_silence_is_reported_once_it_is_unlikely() -> None:
     assert rhythm([2, 2, 2, 0, 0], 0, 0, DUE) == Rhythm()
     assert rhythm([2, 2, 2, 0, 0, 0], 0, 0, DUE) == Rhythm("silent", 3)
     assert rhythm([2, 2, 2, 0, 0, 0], 1, 1, DUE) == Rhythm()  # it fired today

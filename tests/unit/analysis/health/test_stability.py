@@ -59,7 +59,7 @@ def counted(values: list[float]) -> Counter[int]:
     return Counter(map(bucket_of, values))
 
 
-def test_drift_is_told_and_chance_is_not() -> None:
+def test_drift_is_reported_and_chance_is_not() -> None:
     drawn = random.Random(3)
     reported = 0
     for _ in range(200):
@@ -77,7 +77,7 @@ def test_drift_is_told_and_chance_is_not() -> None:
     assert moved.median_now / moved.median_before == pytest.approx(math.e, rel=0.4)
 
 
-def test_of_few_values_nothing_is_said() -> None:
+def test_of_few_values_nothing_is_stated() -> None:
     assert drift({9_000: 29}, {9_000: 900}) is None
     assert drift({9_000: 900}, {9_000: 29}) is None
     assert drift({}, {}) is None

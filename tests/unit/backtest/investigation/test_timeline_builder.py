@@ -173,7 +173,7 @@ def test_the_smallest_changes_come_first_and_sooner_last() -> None:
     assert (rows[-1].kind, rows[-1].turns_at, rows[-1].then) == ("window", 11_501, "at t6, 2 s earlier")  # t1 comes in
 
 
-def test_a_spent_budget_is_said() -> None:
+def test_a_spent_budget_is_stated() -> None:
     bench, records = bench_of(SENDERS, "t6", PAYMENTS)
     alert = bench.holds(bench.batch(records))["t6"]
     bench.budget = Budget(runs=3)

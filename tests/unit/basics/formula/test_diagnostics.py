@@ -103,7 +103,7 @@ VERDICTS = [
 VALUES = ["tries > 3", "status", "missing(status)", "declines / tris"]
 
 
-def test_what_is_said_of_refused_formulas() -> None:
+def test_what_is_stated_of_refused_formulas() -> None:
     lines = [f"when: {text}\n{said(refused(text))}\n" for text in VERDICTS]
     lines += [f"value: {text}\n{said(refused(text, 'value'))}\n" for text in VALUES]
     report = "\n".join(lines)
@@ -136,14 +136,14 @@ def test_findings_stand_at_the_path_of_the_field() -> None:
     assert {each.path for each in refused("tris > 1 and 'x")} == {("when",)}
 
 
-def test_of_very_many_the_first_are_told() -> None:
+def test_of_very_many_the_first_are_reported() -> None:
     found = refused(" or ".join(f"x{number} > 1" for number in range(50)))
     assert len(found) == FINDINGS_MAX + 1
     assert found[0].found == "at character 1: `x0`"
     assert (found[-1].found, found[-1].expected) == ("30 more of the kind", "a formula without them")
 
 
-def test_an_unknown_name_is_told_once() -> None:
+def test_an_unknown_name_is_reported_once() -> None:
     assert len(refused("tris > 1 or tris > 2 or tris in (1, 2)")) == 1
 
 

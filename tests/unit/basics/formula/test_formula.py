@@ -50,7 +50,7 @@ def test_plain_writing(text: str, plain: str) -> None:
     assert formula(plain).text != text or text == plain
 
 
-def test_formulas_that_differ_are_told_apart() -> None:
+def test_formulas_that_differ_are_reported_apart() -> None:
     texts = [
         "tries > 1",
         "tries > 1.0",

@@ -137,7 +137,7 @@ def test_large_and_deep(make: object, many: int) -> None:
     refused(text)
 
 
-def test_bounds_are_told() -> None:
+def test_bounds_are_reported() -> None:
     assert said(refused("1" * (LENGTH_MAX + 1))).startswith(
         "found 4,001 characters; expected a formula of at most 4,000"
     )

@@ -32,11 +32,11 @@ def test_digits_are_those_of_the_standard(currency: str, digits: int) -> None:
         ("12.5", "", "12.5"),
     ],
 )
-def test_an_amount_is_said_with_them(amount: Decimal | float | str, currency: str, text: str) -> None:
+def test_an_amount_is_stated_with_them(amount: Decimal | float | str, currency: str, text: str) -> None:
     assert with_code(amount, currency) == text
 
 
-def test_an_amount_of_any_size_is_said() -> None:
+def test_an_amount_of_any_size_is_stated() -> None:
     assert amount_text("9" * 90, "EUR") == ",".join(["999"] * 30) + ".00"
     assert amount_text("1E-30", "EUR") == "0.00"
 

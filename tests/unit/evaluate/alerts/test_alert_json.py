@@ -84,13 +84,13 @@ def test_a_figure_in_the_evidence_is_read_as_it_was_written(value: Any) -> None:
     assert read_alerts(json_bytes([made, alert(0.5)])) == [made, alert(0.5)]
 
 
-def test_infinity_is_told_as_a_word() -> None:
+def test_infinity_is_reported_as_a_word() -> None:
     assert [json_value(x) for x in (math.inf, -math.inf, 1.5, None)] == ["Infinity", "-Infinity", 1.5, None]
     assert alert(math.inf)["message"] == "sum of amount Infinity by account a1 in 10 s (line: 100)"
     assert alert_table([alert(-math.inf)]).column("value").to_pylist() == [-math.inf]
 
 
-def test_a_long_sum_is_told_in_full() -> None:
+def test_a_long_sum_is_reported_in_full() -> None:
     made = alert(2**64)
     assert b'"value":18446744073709551616,' in json_bytes(made)
     assert made["message"].startswith("sum of amount 18,446,744,073,709,551,616 by ")

@@ -54,7 +54,7 @@ def test_more_than_the_bound_in_one_interval_trips() -> None:
     assert counts == {}, "what tripped begins at nothing once it is active again"
 
 
-def test_only_alerts_that_are_told_count() -> None:
+def test_only_alerts_that_are_reported_count() -> None:
     watched = {("a", 1): GuardedRule(Bound(1, MINUTE), 10)}
     silent = [
         *(alert(20, kind=kind) for kind in ("shadow", "correction", "shadow")),

@@ -195,7 +195,7 @@ def test_nothing_travels_that_nobody_asked_for() -> None:
         (["amount", "amount"], "each field once"),
     ],
 )
-def test_what_cannot_be_carried_is_told(asked: Any, text: str) -> None:
+def test_what_cannot_be_carried_is_reported(asked: Any, text: str) -> None:
     _, findings = read_rule({**COUNTED, "record": asked}, STREAMS, [])
     assert [each.path for each in findings] == [("record",)]
     assert text in f"{findings[0].expected}; {findings[0].hint}"

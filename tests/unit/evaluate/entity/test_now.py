@@ -66,7 +66,7 @@ def test_rules_that_are_not_in_force_now_are_not_asked() -> None:
     assert version == 2
 
 
-def test_a_figure_of_another_key_is_told_of_that_key_and_missing_of_the_rules_own() -> None:
+def test_a_figure_of_another_key_is_reported_of_that_key_and_missing_of_the_rules_own() -> None:
     figures = {
         "seen": {"count": True, "group_by": "account", "window": "1h"},
         "spent": {"figure": "spent_lately", "version": 3, "sum": "amount", "group_by": "device", "window": "1h"},

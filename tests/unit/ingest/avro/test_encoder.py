@@ -123,7 +123,7 @@ def test_whatever_is_given_fastavro_reads_it(record: dict[str, Any]) -> None:
         ({"odd": 1}, "found field odd, which the schema has not"),
     ],
 )
-def test_what_has_no_bytes_is_told(change: dict[str, Any], why: str) -> None:
+def test_what_has_no_bytes_is_reported(change: dict[str, Any], why: str) -> None:
     with pytest.raises(UnfitError, match=why):
         encoded(ID, node(LOGICAL), {**SHOWN, **change})
 

@@ -59,7 +59,7 @@ def test_a_byte_order_mark_is_taken_at_the_start_of_the_file_only() -> None:
     assert decode_lines(LAYOUT, marked, "f", 10).dead[0].reason == "bad_encoding"
 
 
-def test_utf16_is_told() -> None:
+def test_utf16_is_reported() -> None:
     letter = dead_of(b"\xff\xfe{\x00}\x00")
     assert (letter.reason, letter.detail) == (
         "bad_encoding",
@@ -132,7 +132,7 @@ def test_a_long_line_is_cut() -> None:
         (b'{"id":"\xff"}', "bad_encoding", "not UTF-8: found byte 0xff at byte 8, expected UTF-8", None),
     ],
 )
-def test_a_dead_letter_tells_what_was_wrong(raw: bytes, reason: str, detail: str, record_id: str | None) -> None:
+def test_a_dead_letter_reports_what_was_wrong(raw: bytes, reason: str, detail: str, record_id: str | None) -> None:
     letter = dead_of(raw)
     assert (letter.reason, letter.detail, letter.record_id) == (reason, detail, record_id)
 

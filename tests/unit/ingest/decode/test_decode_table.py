@@ -134,7 +134,7 @@ def test_a_timestamp_column_is_the_event_time_where_the_stream_says_timestamp() 
     assert records.ingest_ms.tolist() == [9]
 
 
-def test_a_dead_row_is_told_in_full() -> None:
+def test_a_dead_row_is_reported_in_full() -> None:
     table = pa.table({"id": ["r1", "r2"], "amount": [1, None], "at": [1_767_225_600_000] * 2})
     decoded = decode_table(LAYOUT, table, "part-0", np.array([10, 11]))
     assert decoded.records.offsets.tolist() == [10]

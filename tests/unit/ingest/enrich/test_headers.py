@@ -70,7 +70,7 @@ def test_of_several_of_one_name_the_last_counts() -> None:
         ({"test": b"yes"}, 'header test: found "yes", expected boolean'),
     ],
 )
-def test_what_is_not_of_its_type_is_told(message: dict[str, bytes], detail: str) -> None:
+def test_what_is_not_of_its_type_is_reported(message: dict[str, bytes], detail: str) -> None:
     _, wrong = header_columns(spec(), given({}, message))
     assert wrong == {1: detail}
 

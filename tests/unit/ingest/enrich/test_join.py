@@ -146,7 +146,7 @@ def test_as_the_twin(
     assert found == wanted
 
 
-def test_keys_of_one_hash_are_told_apart() -> None:
+def test_keys_of_one_hash_are_reported_apart() -> None:
     """Whoever writes keys may know the hash."""
     keys = pa.array([b"x", b"y", b"z"])
     hashes = np.array([7, 7, 7], np.uint64)

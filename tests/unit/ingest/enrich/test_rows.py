@@ -81,7 +81,7 @@ def refusal(declared: dict[str, Any] | None, *files: tuple[str, bytes | pa.Table
     return str(caught.value)
 
 
-def test_everything_that_is_wrong_is_told_at_its_line() -> None:
+def test_everything_that_is_wrong_is_reported_at_its_line() -> None:
     """Types, what is missing, and keys that come twice, over all files."""
     lines = b'{"id": "a1", "country": 5}\n{"id": "a2"}\n{"id": 3, "country": "NO"}\n{"id": "a4", "country": "NO"}\n'
     assert refusal(None, ("a.jsonl", lines), ("b.csv", b"id,country,risk,born\na5,SE,high,\na4,SE,,\n")) == (
@@ -106,7 +106,7 @@ b.csv:3
     )
 
 
-def test_a_column_that_is_not_there_is_told_with_the_nearest() -> None:
+def test_a_column_that_is_not_there_is_reported_with_the_nearest() -> None:
     assert refusal(None, ("a.csv", b"id,contry,risk,born\n")) == (
         """\
 a.csv:1

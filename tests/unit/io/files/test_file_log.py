@@ -209,7 +209,7 @@ def test_a_file_that_vanishes_stays_in_the_list_and_cannot_be_read(tmp_path: Pat
         read_chunk(chunk)
 
 
-def test_a_file_cut_short_after_it_was_taken_in_is_told(tmp_path: Path) -> None:
+def test_a_file_cut_short_after_it_was_taken_in_is_reported(tmp_path: Path) -> None:
     write(tmp_path, "a", b"one\ntwo\n")
     log = file_log(tmp_path)
     (chunk,) = log.chunks(0, log.poll(NOW_MS))

@@ -79,7 +79,7 @@ def test_twice_between_two_looks(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("head", [b"id,amount\n", LONG])
-def test_files_that_begin_alike_are_told_apart_by_where_they_are(folder: Path, head: bytes) -> None:
+def test_files_that_begin_alike_are_reported_apart_by_where_they_are(folder: Path, head: bytes) -> None:
     log = log_of(folder.parent, "*.csv")
     add(folder / "a.csv", head)
     log.poll(NOW_MS)
@@ -141,7 +141,7 @@ def test_a_file_cut_short_when_all_was_read_begins_anew(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["cut", "replaced", "removed"])
-def test_what_was_seen_and_never_read_is_told_and_ends_the_run_once(folder: Path, way: str) -> None:
+def test_what_was_seen_and_never_read_is_reported_and_ends_the_run_once(folder: Path, way: str) -> None:
     log = log_of(folder.parent)
     add(folder / "a.log", b"one\nhalf of tw")
     assert log.poll(NOW_MS) == 1

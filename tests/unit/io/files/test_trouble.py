@@ -70,7 +70,7 @@ def shut(monkeypatch: pytest.MonkeyPatch, folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("pattern", ["", "b.log", "deep", "*.log", "deep/*.log"])
-def test_a_folder_that_may_not_be_entered_is_told_once_and_stops_no_other(
+def test_a_folder_that_may_not_be_entered_is_reported_once_and_stops_no_other(
     folder: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
     inner = folder / "shut"
@@ -137,7 +137,7 @@ def test_links_that_lead_nowhere_or_to_themselves_and_pipes(folder: Path, patter
     assert lines == [("b.log", "warning")]
 
 
-def test_a_file_that_cannot_be_read_is_told_once_and_read_when_it_can(
+def test_a_file_that_cannot_be_read_is_reported_once_and_read_when_it_can(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "b.log").write_bytes(b"two\n")

@@ -164,7 +164,7 @@ def test_a_stop_ends_what_is_waited_for() -> None:
     assert "stopped" in str(raised[0])
 
 
-def test_nobody_there_is_told_apart_from_who_hangs_up() -> None:
+def test_nobody_there_is_reported_apart_from_who_hangs_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 

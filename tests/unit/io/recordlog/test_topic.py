@@ -181,7 +181,7 @@ def test_what_is_known_by_its_id_is_not_put_there_whatever_it_says(made: list[Fa
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_is_known_while_it_is_put_is_told_where_that_fails(made: list[FakeProducer], *, fails: bool) -> None:
+def test_what_is_known_while_it_is_put_is_reported_where_that_fails(made: list[FakeProducer], *, fails: bool) -> None:
     async def play() -> None:
         log = KafkaRecordLog(SETTINGS, "payments", "account")
         before = LogPosition("payments-3", 7)

@@ -71,7 +71,7 @@ def delivered(*alerts: dict[str, Any], dead: int = 0, **figures: Any) -> Deliver
     return Delivery("payments", 1, list(alerts), letters, figures={"records": 7, **figures})
 
 
-def test_the_promises_are_told_whole(tmp_path: Path) -> None:
+def test_the_promises_are_reported_whole(tmp_path: Path) -> None:
     assert [each.said for each in objectives_of(pipeline(tmp_path).slo)] == [
         "99 % of alerts within 250 ms",
         "99 % of answers within 50 ms",

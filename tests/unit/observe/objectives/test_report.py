@@ -119,7 +119,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_command_tells_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reports_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / "out" / "slo.db"
     put(path, *((ago, 60, 60) for ago in range(1, 61)), *((ago, 50, 60) for ago in (100, 200, 300)))
     assert run_command(["slo"]) == 0

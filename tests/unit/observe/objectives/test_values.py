@@ -136,7 +136,7 @@ def test_values_of_before_they_were_kept_are_not_made_up(tmp_path: Path) -> None
     assert found.values["1h"] == pytest.approx(700.0, rel=0.022)
 
 
-def test_prometheus_is_told_what_the_report_says(tmp_path: Path) -> None:
+def test_prometheus_is_reported_what_the_report_says(tmp_path: Path) -> None:
     now_ms = [END * 60_000]
     made = SloSettings.model_validate({LAG: {"under": "5s", "percent": 90}, "availability": {"percent": 90}})
     recorder = Recorder(MinuteFile(tmp_path / "slo.db", "payments"), objectives_of(made), lambda: now_ms[0])
@@ -169,5 +169,5 @@ def test_prometheus_is_told_what_the_report_says(tmp_path: Path) -> None:
         *(("share", 0.1, "10 %"), ("share", 0.00123, "0.123 %"), ("", None, "")),
     ],
 )
-def test_values_are_said_in_few_digits(measure: str, value: float | None, text: str) -> None:
+def test_values_are_stated_in_few_digits(measure: str, value: float | None, text: str) -> None:
     assert value_text({"measure": measure}, {"value": value}) == text

@@ -46,7 +46,7 @@ def test_a_run_is_asked_where_prometheus_asks(seen: Scrape) -> None:
     assert seen.began_ms <= seen.at_ms
 
 
-def test_what_it_tells_of_batches_sinks_and_dead_letters(seen: Scrape) -> None:
+def test_what_it_reports_of_batches_sinks_and_dead_letters(seen: Scrape) -> None:
     body = batches_of(seen)
     assert body["phases_ms"] == pytest.approx(
         {"plan": 40.0, "tasks": 80.0, "collect": 10.0, "deliver": 20.0, "mark": 10.0}
@@ -100,7 +100,7 @@ def test_figures_of_minutes_worked_by_hand(tmp_path: Path) -> None:
     assert [report[name] for name in ("run", "sinks", "dead_letters", "replicas", "began")] == [None] * 5
 
 
-def test_hours_that_are_not_known_are_told_as_such() -> None:
+def test_hours_that_are_not_known_are_reported_as_such() -> None:
     history = RunHistory({"lag_ms": {1_000: 5.0, 1_059: 7.0}, "late": {}, "records": {1_000: 10.0}}, 1_060)
     assert history.hours("lag_ms") == (*[None] * 23, 7.0)
     assert history.hours("late", "records") == (*[None] * 23, 0.0)
@@ -122,7 +122,7 @@ def test_hours_that_are_not_known_are_told_as_such() -> None:
         ({}, None),
     ],
 )
-def test_lag_as_a_run_tells_it(samples: dict[str, float], value: float | None) -> None:
+def test_lag_as_a_run_reports_it(samples: dict[str, float], value: float | None) -> None:
     body = {f"crossline_{name}": {(("stream", "s"),): each} for name, each in samples.items()}
     assert lag_ms(Scrape(10_000, body, ready=True), ["s"]) == value
     assert lag_ms(Scrape(10_000, body, ready=True), []) is None
@@ -164,7 +164,7 @@ def test_who_does_not_answer_is_unknown(tmp_path: Path) -> None:
     assert body["minutes"] == {"last": None, "why": NO_SLO}
 
 
-def test_minutes_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_minutes_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     config = promising(pipeline(tmp_path), tmp_path, None)
     (tmp_path / "slo.db").write_text("no database, and long enough to be looked at")
     (tmp_path / "slo.db").chmod(0o600)
@@ -188,7 +188,7 @@ def test_the_limits_are_those_of_the_alerts() -> None:
     }.items() <= bounds.items()
 
 
-def test_the_last_minute_is_told(tmp_path: Path) -> None:
+def test_the_last_minute_is_reported(tmp_path: Path) -> None:
     config, end = promising(pipeline(tmp_path), tmp_path, None), end_of(29_800_000 * 60_000)
     minutes(config, end)
     assert (

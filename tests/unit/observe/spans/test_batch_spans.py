@@ -185,7 +185,7 @@ def test_none_of_a_batch_is_sampled_or_all(collector: Collector, monkeypatch: py
     assert 0 < len(by_trace) < 40
 
 
-def test_a_key_is_sent_and_never_told(collector: Collector, tmp_path: Path) -> None:
+def test_a_key_is_sent_and_never_reported(collector: Collector, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"Bearer {SECRET}\n")
     settings = OtlpSettings(endpoint=collector.endpoint, password_file=str(tmp_path / "key"))
     collector.status = 401
@@ -199,7 +199,7 @@ def test_a_key_is_sent_and_never_told(collector: Collector, tmp_path: Path) -> N
     assert SECRET not in str(logs)
 
 
-def test_a_collector_that_is_away_is_told_of_once(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_is_away_is_reported_of_once(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
     collector.status = 400
     with capture_logs() as logs:

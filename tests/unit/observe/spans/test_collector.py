@@ -35,7 +35,7 @@ class Slow(SpanExporter):
     def shutdown(self) -> None: ...
 
 
-def test_spans_are_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spans_are_dropped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter, "ANSWER_S_MAX", 0.05)
     slow = Slow()
     reporting = ReportingExporter(slow, "collector")

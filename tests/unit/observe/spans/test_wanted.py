@@ -42,7 +42,7 @@ def test_who_asks_for_spans(asked: bool, environment: dict[str, str], wanted: bo
     assert spans_wanted(OtlpSettings() if asked else None, environment) is wanted
 
 
-def test_another_protocol_is_told() -> None:
+def test_another_protocol_is_reported() -> None:
     with capture_logs() as logs:
         assert not spans_wanted(None, {**HERE, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
     assert (logs[0]["found"], logs[0]["expected"]) == ("grpc", "http/protobuf")

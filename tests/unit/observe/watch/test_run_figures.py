@@ -125,7 +125,7 @@ def test_a_clock_that_is_ahead_makes_no_sum_fall() -> None:
     assert found["crossline_alert_latency_seconds_bucket"]["0.025", "s"] == 1
 
 
-def test_sinks_are_told_apart(tmp_path: Any) -> None:
+def test_sinks_are_reported_apart(tmp_path: Any) -> None:
     figures = RunFigures()
     sinks = [ConsoleSink(), JsonlSink(tmp_path / "a", None), JsonlSink(tmp_path / "b", None)]
     figures.name_sinks(sinks)
@@ -161,7 +161,7 @@ def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
     assert exposed(figures)["crossline_sink_backlog_batches"] == {("jsonl",): 1}
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_what_is_not_known_is_not_reported() -> None:
     waiting = (
         SourceBacklog("s", "records", 5),
         SourceBacklog("t", "bytes", None, "no answer"),

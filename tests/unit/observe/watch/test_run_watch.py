@@ -104,7 +104,7 @@ def test_a_page_waits_for_nobody() -> None:
     assert not watch.healthz().ok
 
 
-def test_a_place_that_is_taken_is_told() -> None:
+def test_a_place_that_is_taken_is_reported() -> None:
     watch = RunWatch(WatchSettings(listen="0"), "p", {})
     try:
         settings = WatchSettings(listen=str(watch.place))

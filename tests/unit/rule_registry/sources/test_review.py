@@ -232,7 +232,7 @@ def test_a_start_that_comes_later_meets_what_was_effective_in_between(
         assert [(event.who, event.approved_by) for event in mine] == [("alice", "bob")]
 
 
-def test_who_published_has_to_be_said(board: Board, pipeline: Pipeline) -> None:
+def test_who_published_has_to_be_stated(board: Board, pipeline: Pipeline) -> None:
     pipeline.start()
     board.post("rule/large/1", rule())
     (event,) = pipeline.look()

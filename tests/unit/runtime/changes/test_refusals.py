@@ -42,7 +42,7 @@ def begun(path: Path, log: list[RuleEvent]) -> tuple[RefusalTopic, Topic]:
     return refusals, topic
 
 
-def test_each_refusal_is_told_once_while_all_goes_well(tmp_path: Path) -> None:
+def test_each_refusal_is_reported_once_while_all_goes_well(tmp_path: Path) -> None:
     log = [RuleEvent("started", 0), refused(1), refused(2)]
     refusals, topic = begun(tmp_path, log)
     refusals.send()
@@ -72,7 +72,7 @@ def test_one_that_was_not_taken_is_sent_again(tmp_path: Path) -> None:
     assert sorted(topic.posted) == [0], "it is under way"
 
 
-def test_what_was_not_told_before_a_stop_is_told_after_it_under_the_same_name(tmp_path: Path) -> None:
+def test_what_was_not_reported_before_a_stop_is_reported_after_it_under_the_same_name(tmp_path: Path) -> None:
     log = [refused(1), refused(2)]
     refusals, first = begun(tmp_path, log)
     refusals.send()

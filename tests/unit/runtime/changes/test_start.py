@@ -80,7 +80,7 @@ class Run:
             self.changes._look()
 
 
-def test_what_the_first_start_refuses_is_told_and_counted(config: Config, tmp_path: Path) -> None:
+def test_what_the_first_start_refuses_is_reported_and_counted(config: Config, tmp_path: Path) -> None:
     (tmp_path / "rules" / "a.yaml").write_text(rule("good"), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text(several(rule("x"), WRONG, rule("y")), encoding="utf-8")
     run = Run(config, tmp_path / "c")
@@ -94,7 +94,7 @@ def test_what_the_first_start_refuses_is_told_and_counted(config: Config, tmp_pa
     run.changes.close()
 
 
-def test_what_is_refused_again_is_told_again(config: Config, tmp_path: Path) -> None:
+def test_what_is_refused_again_is_reported_again(config: Config, tmp_path: Path) -> None:
     """A row of a topic may be sent twice as it is: what the start told of the first says nothing of the second."""
     (tmp_path / "rules" / "a.yaml").write_text(several(rule("good")), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text("- [", encoding="utf-8")
@@ -105,7 +105,7 @@ def test_what_is_refused_again_is_told_again(config: Config, tmp_path: Path) -> 
     run.changes.close()
 
 
-def test_the_next_start_tells_it_again(config: Config, tmp_path: Path) -> None:
+def test_the_next_start_reports_it_again(config: Config, tmp_path: Path) -> None:
     (tmp_path / "rules" / "a.yaml").write_text(rule("good"), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text(several(rule("x"), WRONG), encoding="utf-8")
     Run(config, tmp_path / "c").changes.close()
@@ -123,7 +123,7 @@ def test_the_next_start_tells_it_again(config: Config, tmp_path: Path) -> None:
     run.changes.close()
 
 
-def test_a_list_that_went_bad_is_told_at_each_start(config: Config, tmp_path: Path) -> None:
+def test_a_list_that_went_bad_is_reported_at_each_start(config: Config, tmp_path: Path) -> None:
     (tmp_path / "rules" / "a.yaml").write_text(rule("good"), encoding="utf-8")
     (tmp_path / "lists" / "cards.txt").write_text("c1\n", encoding="utf-8")
     Run(config, tmp_path / "c").changes.close()

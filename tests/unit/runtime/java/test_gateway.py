@@ -46,7 +46,9 @@ def test_who_ended_it_and_what_is_to_be_done(java: RunningJava) -> None:
     assert not java.folder.path.exists()
 
 
-def test_what_has_nothing_to_do_with_java_is_told_as_it_is(java: RunningJava, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_nothing_to_do_with_java_is_reported_as_it_is(
+    java: RunningJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gateway, "_ENDED_S_MAX", 0.01)
     gateway.raise_if_java_ended(ConnectionResetError(104, "of a broker"))
     gateway.raise_if_java_ended(ValueError("another"))

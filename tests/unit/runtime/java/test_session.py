@@ -20,14 +20,14 @@ from crossline.runtime.spark.session import JARS, binding, handed_out
         ({"SPARK_LOCAL_IP": "10.0.0.5"}, False, {}),
     ],
 )
-def test_the_driver_listens_on_loopback_unless_told_otherwise(
+def test_the_driver_listens_on_loopback_unless_reported_otherwise(
     environment: dict[str, str], expected: dict[str, str], *, here: bool
 ) -> None:
     assert binding(environment, here=here) == expected
     assert LOOPBACK == {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def test_executors_elsewhere_get_the_jars_and_are_told_their_python() -> None:
+def test_executors_elsewhere_get_the_jars_and_are_reported_their_python() -> None:
     jars, given = [Path("/cache/a.jar"), Path("/cache/b.jar")], {JARS: "s3a://more/c.jar"}
     assert handed_out(jars, {}, here=True) == {}
     assert handed_out(jars, {}, here=False) == {JARS: "/cache/a.jar,/cache/b.jar"}

@@ -253,7 +253,7 @@ def test_what_an_error_says_besides_its_text_comes_along(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("error", [ValueError("no such column"), EOFError("no such column"), OSError("no such column")])
-def test_any_other_exception_is_told_with_its_traceback(tmp_path: Path, error: Exception) -> None:
+def test_any_other_exception_is_reported_with_its_traceback(tmp_path: Path, error: Exception) -> None:
     with pytest.raises(RuntimeError, match=rf"(?s)Traceback.*test_pool\.py.*{type(error).__name__}: no such column"):
         run_with(tmp_path, raising(error))
 

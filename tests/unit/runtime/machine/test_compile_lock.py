@@ -97,7 +97,7 @@ def tiny(tmp_path: Path) -> Path:
     return package(tmp_path)
 
 
-def test_what_is_compiled_is_told_and_what_is_loaded_is_not(tiny: Path) -> None:
+def test_what_is_compiled_is_reported_and_what_is_loaded_is_not(tiny: Path) -> None:
     assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
     assert said(tiny, FIRST) == ["2"]
 

@@ -35,7 +35,7 @@ def outer(x):
 """
 
 
-def test_the_first_compilation_is_told_and_the_next_process_says_nothing(tmp_path: Path) -> None:
+def test_the_first_compilation_is_reported_and_the_next_process_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "functions.py").write_text(FUNCTIONS)
     lines = []
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_functions_are_counted_and_those_that_others_ask_for_are_not_shown() -> 
     assert shown == ["begun", (0, True), (2, False), (2, True), (3, False)]
 
 
-def test_a_fork_tells_nothing() -> None:
+def test_a_fork_reports_nothing() -> None:
     shown: list[object] = []
     progress = CompileProgress(lambda: shown.append("begun"), lambda *at: shown.append(at), process=os.getpid() + 1)
     progress.started()

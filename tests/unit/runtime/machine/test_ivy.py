@@ -21,7 +21,7 @@ def play(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
     monkeypatch.setattr(ivy, "find_java", lambda: Java(folder, "17", "system"))
 
 
-def test_each_jar_that_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_jar_that_comes_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\\n".join(
         f"\\t[SUCCESSFUL ] org.example#{name}!{name.partition(';')[0]}.jar (12ms)" for name in ("two;2.0", "one;1.0")
     )
@@ -79,5 +79,5 @@ def test_what_is_no_plain_jar_is_asked_for_by_its_classifier() -> None:
         ({"HTTP_PROXY": "proxy.example"}, ["-Dhttp.proxyHost=proxy.example"]),
     ],
 )
-def test_java_is_told_of_the_proxy(environment: dict[str, str], arguments: list[str]) -> None:
+def test_java_is_reported_of_the_proxy(environment: dict[str, str], arguments: list[str]) -> None:
     assert ivy.proxy_arguments(environment) == arguments

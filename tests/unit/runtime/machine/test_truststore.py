@@ -25,7 +25,7 @@ th/BfdmR5L7YQnwdqA==
 """
 
 
-def test_the_bundle_that_pip_is_told_of_is_trusted(tmp_path: Path) -> None:
+def test_the_bundle_that_pip_is_reported_of_is_trusted(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.pem"
     bundle.write_text(PEM)
     more, fewer = certificates({"PIP_CERT": str(bundle)}), certificates({})

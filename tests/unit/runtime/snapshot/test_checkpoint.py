@@ -78,7 +78,7 @@ def test_what_nobody_refers_to_is_let_go(tmp_path: Path) -> None:
     claim(str(tmp_path)).release()
 
 
-def test_another_pipeline_is_told_whose_it_is_and_what_to_do(tmp_path: Path) -> None:
+def test_another_pipeline_is_reported_whose_it_is_and_what_to_do(tmp_path: Path) -> None:
     assert owned(tmp_path, "shop", PAYMENTS) == ["payments"]
     before = (tmp_path / OWNER).read_bytes()
     with pytest.raises(StateError, match=r"is the checkpoint of pipeline shop, found kiosk: give kiosk one of its own"):
@@ -142,7 +142,7 @@ def test_a_checkpoint_without_an_owner_and_with_other_sources_is_not(tmp_path: P
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pipeline": "shop"}', '{"pipeline": "shop", "sources": [1]}'])
-def test_a_damaged_owner_is_told(tmp_path: Path, text: str) -> None:
+def test_a_damaged_owner_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / OWNER).write_text(text)
     with pytest.raises(StateError, match="is damaged: it says whose the checkpoint is"):
         owned(tmp_path, "shop", PAYMENTS)

@@ -129,7 +129,7 @@ def test_a_driver_that_was_taken_over_from_writes_what_nobody_reads(tmp_path: Pa
     assert contents(tmp_path / "next") == {"a": b"1"}
 
 
-def test_a_damaged_store_is_told(tmp_path: Path) -> None:
+def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
     store, here = Shaky(tmp_path / "store"), tmp_path / "here"
     mirror = begun(store, here, 1)
     (here / "a").write_bytes(b"x" * (INLINE_BYTES + 1))

@@ -52,7 +52,7 @@ READERS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=repr)
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_file_is_told_in_one_line(tmp_path: Path, name: str, damage: bytes) -> None:
+def test_a_damaged_file_is_reported_in_one_line(tmp_path: Path, name: str, damage: bytes) -> None:
     read, to_do = READERS[name]
     if (name, damage) == ("alert-counts.json", b"[]"):
         pytest.skip("nothing was counted yet")
@@ -66,7 +66,7 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path: Path, name: str, damage: b
 
 
 @pytest.mark.parametrize("damage", DAMAGE[2:], ids=repr)
-def test_a_damaged_line_of_the_list_of_chunks_is_told_with_its_number(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_line_of_the_list_of_chunks_is_reported_with_its_number(tmp_path: Path, damage: bytes) -> None:
     whole = {"file": 0, "name": "a", "path": "/in/a", "device": 1, "inode": 1}
     (tmp_path / "chunks.jsonl").write_bytes(json.dumps(whole).encode() + b"\n" + damage + b"\n")
     with pytest.raises(StateError, match="line 2") as raised:
@@ -76,7 +76,7 @@ def test_a_damaged_line_of_the_list_of_chunks_is_told_with_its_number(tmp_path: 
     assert "\n" not in str(raised.value)
 
 
-def test_a_damaged_owner_is_told_where_shards_are_changed(tmp_path: Path) -> None:
+def test_a_damaged_owner_is_reported_where_shards_are_changed(tmp_path: Path) -> None:
     (tmp_path / "snapshot.json").write_bytes(PlanSnapshot(RuleSet(), {}, Defaults(), 1, Bounds()).to_json())
     for path in [tmp_path / "pipeline.json", tmp_path / "owner.json"]:
         path.write_bytes(b"\0\0")
@@ -114,7 +114,7 @@ def test_what_is_put_is_synced_with_its_name_before_it_is_relied_on(
     assert done == ["file", "folder"]
 
 
-def test_a_checkpoint_of_a_version_before_is_told_and_never_begun_anew(tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_version_before_is_reported_and_never_begun_anew(tmp_path: Path) -> None:
     assert previous_snapshot(tmp_path) is None
     (tmp_path / "book.json").write_text('{"format": 3}')
     with pytest.raises(StateError, match=r"snapshot of format 3; .* reads 4.*move the checkpoint away"):

@@ -93,7 +93,7 @@ def test_of_another_machine_it_is_waited_for(store: LocalFiles, monkeypatch: pyt
     second.release()
 
 
-def test_a_run_that_is_taken_over_from_is_told_though_it_judges_nothing(
+def test_a_run_that_is_taken_over_from_is_reported_though_it_judges_nothing(
     store: LocalFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "RENEW_S", 0.02)

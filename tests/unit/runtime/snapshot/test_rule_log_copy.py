@@ -76,7 +76,7 @@ def test_a_driver_elsewhere_goes_on_with_the_log(tmp_path: Path) -> None:
     checkpoint.release()
 
 
-def test_a_log_of_another_life_is_put_aside_and_told(tmp_path: Path) -> None:
+def test_a_log_of_another_life_is_put_aside_and_reported(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "one")
     log = LogFile(path)
     log.open()
@@ -190,7 +190,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     checkpoint.release()
 
 
-def test_a_table_that_was_put_back_from_an_old_copy_is_told(tmp_path: Path) -> None:
+def test_a_table_that_was_put_back_from_an_old_copy_is_reported(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "one")
     log = LogFile(path)
     log.open()

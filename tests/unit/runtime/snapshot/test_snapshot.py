@@ -87,7 +87,7 @@ def test_a_snapshot_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["snapshot.json"]
 
 
-def test_a_snapshot_of_another_version_is_told() -> None:
+def test_a_snapshot_of_another_version_is_reported() -> None:
     older = orjson.dumps({k: v for k, v in orjson.loads(snapshot_of(RULES).to_json()).items() if k != "format"})
     with pytest.raises(
         StateError, match=r"a plan snapshot of format 1; this crossline reads 4.*move the checkpoint away"

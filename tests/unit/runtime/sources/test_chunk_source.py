@@ -125,7 +125,7 @@ def test_looking_takes_a_tenth_of_the_time_at_most(folder: Path, monkeypatch: py
     assert source.latestOffset() == {"chunk": 6}
 
 
-def test_what_is_left_is_told(folder: Path) -> None:
+def test_what_is_left_is_reported(folder: Path) -> None:
     source = reader(folder.parent)
     source.latestOffset()
     assert pending_text(str(folder.parent / "list")) == []

@@ -67,7 +67,7 @@ def test_what_another_failure_of_java_says_is_its_innermost_cause() -> None:
     )
 
 
-def test_our_own_errors_are_told_as_they_were_raised() -> None:
+def test_our_own_errors_are_reported_as_they_were_raised() -> None:
     text = "…\ncrossline.basics.errors.StateError: state of batch 7 is missing\n\n\tat java"
     reported = explained(RuntimeError(text))
     assert (type(reported), str(reported)) == (StateError, "state of batch 7 is missing")

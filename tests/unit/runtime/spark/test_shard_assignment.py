@@ -45,7 +45,7 @@ def test_no_fair_way_moves_less(change: tuple[Mapping[str, int], Sequence[str]])
 
 
 @given(changes(), st.randoms(use_true_random=False))
-def test_the_order_in_which_executors_are_told_says_nothing(
+def test_the_order_in_which_executors_are_reported_says_nothing(
     change: tuple[Mapping[str, int], Sequence[str]], draw: object
 ) -> None:
     cores, before = change

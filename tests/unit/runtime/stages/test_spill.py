@@ -70,7 +70,7 @@ def test_each_task_and_each_try_of_one_has_files_of_its_own(tmp_path: Path) -> N
     clear(tmp_path / "never made")
 
 
-def test_parts_outlive_their_files_and_damage_is_told(tmp_path: Path) -> None:
+def test_parts_outlive_their_files_and_damage_is_reported(tmp_path: Path) -> None:
     array = np.arange(50_000, dtype=np.int64)
     packed = pack([Part(3, {"stream": "s"}, {"x": array}), Part(3, {"stream": "t"}, {"x": array[::-1].copy()})])
     made = columns(spill_bodies(rows_of([(1, 3, "parts", packed)]), tmp_path / "a"))[3]

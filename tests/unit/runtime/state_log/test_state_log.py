@@ -98,7 +98,7 @@ def test_what_was_written_off_need_not_be_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 40, 100])
-def test_a_file_cut_short_is_told(tmp_path: Path, size: int) -> None:
+def test_a_file_cut_short_is_reported(tmp_path: Path, size: int) -> None:
     log = written(tmp_path, 2)
     file = path(tmp_path, 1)
     file.write_bytes(file.read_bytes()[:size])

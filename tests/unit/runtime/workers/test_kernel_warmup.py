@@ -31,7 +31,7 @@ def test_nothing_is_compiled_after_what_is_compiled_ahead() -> None:
     assert found["later"] == []
 
 
-def test_steps_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_reported_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
     for name in STEPS:
         monkeypatch.setattr(module, name, partial(found.append, name))

@@ -224,7 +224,7 @@ def test_a_batch_asked_for_again_has_the_answer_it_had(home: Home, log: list[Rec
     assert any(home.alerts.values())
 
 
-def test_what_fails_in_a_state_server_is_told_by_the_worker(home: Home, log: list[Record]) -> None:
+def test_what_fails_in_a_state_server_is_reported_by_the_worker(home: Home, log: list[Record]) -> None:
     for number, data in enumerate(batches_of(log)[:4]):
         home.batch(number, data)
     for segment in (home.root / "state" / "shard-00001").glob("000000000001-*.seg"):

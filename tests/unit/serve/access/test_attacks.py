@@ -135,7 +135,7 @@ def test_ids_are_text_and_nothing_else(api: Served, text: str) -> None:
     assert api.ask("POST", f"/v1/decisions/{written}", api.keys["shop"], PAYMENT).status == 403
 
 
-def test_a_body_is_bounded_by_what_is_said_and_by_what_comes(api: Served) -> None:
+def test_a_body_is_bounded_by_what_is_stated_and_by_what_comes(api: Served) -> None:
     right, large = b'"' + b"a" * 998 + b'"', b'"' + b"a" * 999 + b'"'
     assert api.ask("POST", "/v1/decisions/payments", api.keys["shop"], right).status == 200
     before = len(api.seen.bodies)

@@ -87,7 +87,7 @@ def test_what_begins_is_on_the_disk_before_anything_is_written(log: AuditLog, mo
     assert synced[-1].count(b"\n") == 2
 
 
-def test_a_coroutine_writes_as_well_and_its_end_is_told_also_where_it_is_cancelled(log: AuditLog) -> None:
+def test_a_coroutine_writes_as_well_and_its_end_is_reported_also_where_it_is_cancelled(log: AuditLog) -> None:
     async def run() -> None:
         async with log.writing(ANN, "PUT", ROUTE, "payments/t1") as write:
             write.after = 1
@@ -116,7 +116,7 @@ def test_a_coroutine_writes_as_well_and_its_end_is_told_also_where_it_is_cancell
         (OSError("x"), "failed"),
     ],
 )
-def test_how_a_write_ended_is_told(log: AuditLog, error: Exception, outcome: str) -> None:
+def test_how_a_write_ended_is_reported(log: AuditLog, error: Exception, outcome: str) -> None:
     with pytest.raises(type(error)), log.write(ANN, "PUT", ROUTE, "payments/t1"):
         raise error
     assert json.loads(lines(log)[1])["outcome"] == outcome

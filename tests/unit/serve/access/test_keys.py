@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_read_is_trusted_for_half_a_minute(file: KeyFile) 
     ring.close()
 
 
-def test_what_is_no_file_of_keys_is_told(file: KeyFile) -> None:
+def test_what_is_no_file_of_keys_is_reported(file: KeyFile) -> None:
     file.path.parent.mkdir()
     file.path.touch(0o600)
     file.path.write_bytes(b"no database" * 100)

@@ -176,7 +176,7 @@ def test_an_id_that_is_none_or_of_what_is_gone_is_a_gap(tmp_path: Path, wrong: s
     with_shop(tmp_path, work)
 
 
-def test_an_id_of_another_checkpoint_or_of_an_api_that_is_ahead_tells_nothing_twice(tmp_path: Path) -> None:
+def test_an_id_of_another_checkpoint_or_of_an_api_that_is_ahead_reports_nothing_twice(tmp_path: Path) -> None:
     async def work(shop: Shop) -> None:
         for number in range(3):
             shop.batch(number, f"a{number}")

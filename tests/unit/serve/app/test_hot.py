@@ -145,7 +145,7 @@ def test_a_dry_run_of_many_is_one_call_of_the_replica() -> None:
     with_server(work)
 
 
-def test_a_place_that_is_taken_is_told() -> None:
+def test_a_place_that_is_taken_is_reported() -> None:
     bound, place = listening(Address("127.0.0.1", 0))
     try:
         with pytest.raises(UsageError, match=r"serve: cannot listen at 127\.0\.0\.1:\d+: Address already in use"):

@@ -172,7 +172,7 @@ def test_a_key_of_another_certificate_is_refused_at_the_start(tmp_path: Path) ->
     check_files(ServeSettings(tls=one, path=str(tmp_path)))
 
 
-def test_a_file_of_no_certificates_is_told_by_the_client(tmp_path: Path) -> None:
+def test_a_file_of_no_certificates_is_reported_by_the_client(tmp_path: Path) -> None:
     (tmp_path / "none.pem").write_bytes(orjson.dumps({}))
     for path in (tmp_path / "none.pem", tmp_path / "nothing.pem"):
         with pytest.raises(ValueError, match=r"ca_file: .*expected certificates in PEM form"):

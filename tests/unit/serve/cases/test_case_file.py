@@ -62,7 +62,7 @@ def test_one_of_many_who_change_the_same_version_wins(tmp_path: Path) -> None:
     there.close()
 
 
-def test_what_was_said_cannot_be_changed_or_removed(cases: Cases, tmp_path: Path) -> None:
+def test_what_was_stated_cannot_be_changed_or_removed(cases: Cases, tmp_path: Path) -> None:
     cases.put_label("p", "t1", True, who="ada")
     cases.create_case("One", who="ada")
     with sqlite3.connect(tmp_path / "serve/cases.db") as connection:

@@ -77,7 +77,7 @@ def test_labels_as_they_were_known_and_as_they_were_given(cases: Cases) -> None:
     assert [each.is_fraud for each in cases.labels(given_by_ms=START)] == [True]
 
 
-def test_a_label_that_changed_meanwhile_is_told_with_what_stands(cases: Cases) -> None:
+def test_a_label_that_changed_meanwhile_is_reported_with_what_stands(cases: Cases) -> None:
     with pytest.raises(ChangedError) as none:
         cases.put_label("p", "t1", True, who="ada", version=1)
     assert none.value.stands is None

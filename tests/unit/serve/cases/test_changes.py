@@ -19,7 +19,7 @@ from crossline.serve.http.events.source import LiveEvent
 from crossline.serve.revisions.revision_log import RevisedLog
 
 
-def test_a_change_is_told_and_gone_on_from(tmp_path: Path) -> None:
+def test_a_change_is_reported_and_gone_on_from(tmp_path: Path) -> None:
     async def heard(after: str | None, count: int, desk: Desk, act: CaseAction | None) -> list[LiveEvent]:
         reader, revised = FeedReader(tmp_path / "feed", poll_s=0.001), RevisedLog(tmp_path / "revised.db")
         body: list[CaseChanges] = []

@@ -72,7 +72,7 @@ def test_what_only_finds_cases_is_shown_and_not_gone_on_from(desk: Desk) -> None
     assert told(walked(desk.cases.file, ("merchant_id", "m1"), 1)) == {("merchant_id", "m1"): 0, A: 1, B: 1}
 
 
-def test_cases_decisions_and_fraud_are_told_of_each(desk: Desk) -> None:
+def test_cases_decisions_and_fraud_are_reported_of_each(desk: Desk) -> None:
     desk.take(paying("x1", "a1", card_hash="c1"), paying("y1", "a2", 100, card_hash="c1"))
     desk.take({"kind": "decision", "stream": "payments", "record_id": "r-y1", "decision": "block", "reasons": []})
     desk.desk.act("C-1", CaseAction("resolve", label="fraud"), "mary")

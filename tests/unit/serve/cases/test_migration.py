@@ -25,7 +25,7 @@ def old(folder: Path) -> Desk:
     return Desk(folder)
 
 
-def test_all_that_was_said_is_there(tmp_path: Path) -> None:
+def test_all_that_was_stated_is_there(tmp_path: Path) -> None:
     desk = old(tmp_path)
     assert [(each.record_id, each.is_fraud) for each in desk.cases.labels()] == [("t9", True), ("t3", False)]
     first, second = desk.desk.case(FIRST), desk.desk.case("C-2")
@@ -60,7 +60,7 @@ def test_old_cases_are_found_worked_on_and_joined(tmp_path: Path) -> None:
     desk.close()
 
 
-def test_it_is_brought_up_to_date_once(tmp_path: Path) -> None:
+def test_it_is_supplied_up_to_date_once(tmp_path: Path) -> None:
     desk = old(tmp_path)
     before = desk.desk.changes(0)
     desk.close()

@@ -127,7 +127,7 @@ def with_pages(at: Room, monkeypatch: pytest.MonkeyPatch, **views: object) -> Ro
     return at
 
 
-def test_what_fails_is_told_with_an_id_that_the_log_has(
+def test_what_fails_is_reported_with_an_id_that_the_log_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with room(tmp_path) as at:

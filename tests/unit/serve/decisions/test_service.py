@@ -191,7 +191,7 @@ def test_what_cannot_be_kept_is_not_answered_and_may_be_asked_again() -> None:
     with_desk(work)
 
 
-def test_a_ledger_that_takes_nothing_is_told() -> None:
+def test_a_ledger_that_takes_nothing_is_reported() -> None:
     async def work(desk: Desk) -> None:
         desk.ledger.error = RetryableError("locked")
         reply = await desk.decisions.decide("payments", payment("t1"), "peek", LONG_S)

@@ -216,7 +216,7 @@ def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: lis
     assert {which[1] for which in settling._open} == naive.open.keys()
 
 
-def test_an_answer_that_is_told_twice_is_held_to_its_batch_once() -> None:
+def test_an_answer_that_is_reported_twice_is_held_to_its_batch_once() -> None:
     """A slow answer and the one of who asked again: the ledger has the first, and both are told of it."""
     settling = Reconciliation()
     settling.answered(answered("a", "review"), LogPosition("p-0", 1))

@@ -17,7 +17,7 @@ from .test_service import LONG_S, SHORT_S, said, with_desk
 MODEL = Degraded("rule:scored", "a score that is no finite number")
 
 
-def test_an_answer_that_is_not_kept_in_time_is_told_to_who_asks_again() -> None:
+def test_an_answer_that_is_not_kept_in_time_is_reported_to_who_asks_again() -> None:
     async def work(desk: Desk) -> None:
         desk.ledger.keeps.clear()
         loop = asyncio.get_running_loop()

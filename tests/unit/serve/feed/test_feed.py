@@ -132,7 +132,7 @@ def test_batches_come_as_they_are_written_over_restarts_of_the_pipeline(tmp_path
     run(meet())
 
 
-def test_old_files_go_and_who_is_behind_is_told(tmp_path: Path) -> None:
+def test_old_files_go_and_who_is_behind_is_reported(tmp_path: Path) -> None:
     Written(tmp_path, batches_max=4).write(*range(10))
     assert batches_in(tmp_path) == [6, 7, 8, 9]
     (tmp_path / "8.jsonl").unlink()
@@ -159,7 +159,7 @@ def test_a_damaged_file_counts_as_missed(tmp_path: Path) -> None:
         run(meet())
 
 
-def test_a_checkpoint_that_was_begun_anew_is_told(tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_begun_anew_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "feed"
     Written(folder).write(*range(5))
 
@@ -354,7 +354,7 @@ def test_events_tell_of_batches_that_were_missed(tmp_path: Path) -> None:
     run(meet())
 
 
-def test_from_now_on_nothing_of_before_is_told(tmp_path: Path) -> None:
+def test_from_now_on_nothing_of_before_is_reported(tmp_path: Path) -> None:
     folder = tmp_path / "feed"
 
     async def meet(batch: int) -> None:

@@ -70,7 +70,7 @@ class Rules:
         ]
 
 
-def test_a_prediction_that_breaks_and_is_mended_is_told_once(tmp_path: Path) -> None:
+def test_a_prediction_that_breaks_and_is_mended_is_reported_once(tmp_path: Path) -> None:
     rules = Rules(tmp_path)
     # Of 10 a day, with 2 to 18 the interval of one by 4 days: of one day the mean lies within 2 to 18.
     assert rules.look(burst=(2, (alerts(), money(None, beyond=False)))) == []

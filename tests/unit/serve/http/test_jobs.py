@@ -207,7 +207,7 @@ def test_a_command_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def test_commands_tell_what_the_command_line_tells(tmp_path: Path) -> None:
+def test_commands_tell_what_the_command_line_reports(tmp_path: Path) -> None:
     async def main() -> None:
         runs = commands.Commands()
         done = await runs.run(["rules", "check", str(example() / "rules"), "--json"], 60)
@@ -220,7 +220,7 @@ def test_commands_tell_what_the_command_line_tells(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_of_a_command_that_failed_its_error_is_told_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_command_that_failed_its_error_is_reported_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "1,000 records, 50%, 0:01 left\nerror: x.yaml:1\n  error: of its own\n"
     message = f"import sys; sys.stderr.write({text!r}); sys.exit(1)"
     monkeypatch.setattr(jobs, "command_line", lambda _: [sys.executable, "-c", message])

@@ -137,7 +137,7 @@ def test_an_answer_is_kept_though_its_request_has_gone(tmp_path: Path) -> None:
     run(tmp_path / "ledger.db", work)
 
 
-def test_all_of_a_turn_that_fails_are_told_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_all_of_a_turn_that_fails_are_reported_and_the_next_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
 
     async def work(group: LedgerGroup) -> None:

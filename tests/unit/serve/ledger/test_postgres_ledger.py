@@ -296,7 +296,7 @@ def test_the_answers_of_another_pipeline_are_not_given_out(opened: Open) -> None
     assert outcomes(opened(pipeline="shop"), asked("t1")) == ["answered"]
 
 
-def test_answers_that_were_kept_are_told_though_claims_fail(
+def test_answers_that_were_kept_are_reported_though_claims_fail(
     opened: Open, place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would hold them to what the stream decides: who asks again gets them, answered."""

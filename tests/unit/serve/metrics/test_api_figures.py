@@ -132,7 +132,7 @@ def test_decisions_revisions_and_what_was_degraded(place: list[HttpListener]) ->
     assert page.values("crossline_api_revised_total") == {("peek", "payments"): 2}
 
 
-def test_of_many_parts_the_rest_are_told_together() -> None:
+def test_of_many_parts_the_rest_are_reported_together() -> None:
     figures = ApiFigures()
     for number in range(PARTS_MAX + 5):
         figures.answered(answer(number, "peek", "allow", f"rule:r{number}"))
@@ -191,7 +191,7 @@ def test_nowhere_unless_it_is_asked_for(place: list[HttpListener]) -> None:
         assert place == []
 
 
-def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[HttpListener]) -> None:
+def test_only_its_page_is_there_and_a_place_that_is_taken_is_reported(place: list[HttpListener]) -> None:
     collector = ApiCollector("shop", ApiFigures(), lambda: STANDING)
     with metrics_endpoint(ServeSettings(open=True, metrics="127.0.0.1:0"), collector):
         there = place[-1].place
@@ -203,7 +203,7 @@ def test_only_its_page_is_there_and_a_place_that_is_taken_is_told(place: list[Ht
             pass
 
 
-def test_every_metric_of_the_alerts_is_told(place: list[HttpListener]) -> None:
+def test_every_metric_of_the_alerts_is_reported(place: list[HttpListener]) -> None:
     report = HealthReport("shop", 0, (), counted=True, since_day=None, answered=True, refused={})
     names = scraped(ApiFigures(), place, rules=RuleGauges(lambda: report)).names()
     rules = alerting_rules("api-alerts.yaml")

@@ -62,7 +62,7 @@ def test_predictions_stand_beside_what_came_and_what_is_beyond_is_wrong() -> Non
     assert found["crossline_api_rules_timestamp_seconds"] == TODAY * DAY_MS / 1_000
 
 
-def test_it_is_asked_for_once_in_a_while_and_told_on_where_it_cannot_be_read() -> None:
+def test_it_is_asked_for_once_in_a_while_and_reported_on_where_it_cannot_be_read() -> None:
     reader, now_s = Reader(), [100.0]
     gauges = RuleGauges(reader, 15.0, lambda: now_s[0])
     first = said(gauges)

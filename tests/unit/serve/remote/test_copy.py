@@ -236,7 +236,7 @@ def test_one_that_looks_while_the_pipeline_begins_takes_it_for_the_same(tmp_path
     assert copy.batch == 0
 
 
-def test_a_note_that_is_damaged_for_good_is_told(stored: StoredPipeline, tmp_path: Path) -> None:
+def test_a_note_that_is_damaged_for_good_is_reported(stored: StoredPipeline, tmp_path: Path) -> None:
     stored.batch([])
     copy = copy_of(stored, tmp_path / "here")
     assert copy.look()

@@ -102,7 +102,9 @@ def test_a_batch_that_was_begun_is_what_a_replica_is_behind_by(stored: StoredPip
     over(stored.store, play)  # type: ignore[arg-type]
 
 
-def test_a_store_that_is_away_is_told_by_how_far_behind_the_replica_is(stored: StoredPipeline, tmp_path: Path) -> None:
+def test_a_store_that_is_away_is_reported_by_how_far_behind_the_replica_is(
+    stored: StoredPipeline, tmp_path: Path
+) -> None:
     stored.batch([])
     away, asks = Away(tmp_path / "store"), Asks()
 

@@ -280,7 +280,7 @@ def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
     run(pipeline, play)
 
 
-def test_records_that_find_no_room_are_told_and_nobody_judges_without_them(pipeline: Pipeline) -> None:
+def test_records_that_find_no_room_are_reported_and_nobody_judges_without_them(pipeline: Pipeline) -> None:
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
 

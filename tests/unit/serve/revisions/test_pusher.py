@@ -119,7 +119,7 @@ def test_while_an_address_is_away_or_busy_all_waits(
     other.close()
 
 
-def test_an_address_that_comes_back_on_its_port_is_told(
+def test_an_address_that_comes_back_on_its_port_is_reported(
     make: Callable[..., RevisionPusher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing, pause_s = threading.Event(), module._pause_s

@@ -35,7 +35,7 @@ def test_they_are_numbered_in_their_order_and_once(tmp_path: Path) -> None:
     assert (names(again.behind(second)), again.behind(again.last())) == (["r3"], [])
 
 
-def test_what_is_not_kept_is_told(tmp_path: Path) -> None:
+def test_what_is_not_kept_is_reported(tmp_path: Path) -> None:
     log = RevisedLog(tmp_path / "revised.db", kept_max=2)
     for number in range(1, 6):
         log.put([revision(number)])
@@ -45,7 +45,7 @@ def test_what_is_not_kept_is_told(tmp_path: Path) -> None:
             log.behind(number)
 
 
-def test_a_file_that_is_none_is_told_and_one_that_is_held_is_tried_again(
+def test_a_file_that_is_none_is_reported_and_one_that_is_held_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(revision_log, "BUSY_S", 0.0)
@@ -61,7 +61,7 @@ def test_a_file_that_is_none_is_told_and_one_that_is_held_is_tried_again(
         log.put([revision(2)])
 
 
-def test_who_follows_is_told_at_once_and_of_what_others_put_too(
+def test_who_follows_is_reported_at_once_and_of_what_others_put_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(revision_log, "LOOK_S", 0.01)

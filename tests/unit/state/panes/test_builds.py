@@ -50,6 +50,6 @@ def test_in_python_it_answers_the_same() -> None:
 
 @pytest.mark.parametrize("build", [PYTHON, pytest.param(CHECKED, marks=in_deep_runs)], ids=["python", "checked"])
 @pytest.mark.timeout(900)
-def test_a_fault_is_told_with_the_field(build: dict[str, str]) -> None:
+def test_a_fault_is_reported_with_the_field(build: dict[str, str]) -> None:
     found = run(build, "-m", "tests.unit.state.panes.faults")
     assert found.strip() == "a load of 8 bytes at OWN_HASH, 0 bytes into row 7 of SLOTS, which has 1"

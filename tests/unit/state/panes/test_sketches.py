@@ -64,7 +64,7 @@ def _error(aggregate: str) -> float:
     return declared(aggregate).sketch_error or 0.0
 
 
-def test_the_errors_that_are_told_are_those_of_the_sketches() -> None:
+def test_the_errors_that_are_reported_are_those_of_the_sketches() -> None:
     assert math.isclose(_error("distinct_count"), 1.04 / math.sqrt(sketches.REGISTERS))
     assert math.isclose(_error("quantile"), 1 / (2 ** (sketches.MANTISSA_BITS + 1) + 1))
 

@@ -52,7 +52,7 @@ def test_of_four_failures_the_last_three_are_meant() -> None:
 
 
 @pytest.mark.parametrize(("end", "expected"), [("c10", ["a0 b5 c10"]), ("c11", [])])
-def test_the_last_may_be_as_far_from_the_first_as_said(end: str, expected: list[str]) -> None:
+def test_the_last_may_be_as_far_from_the_first_as_stated(end: str, expected: list[str]) -> None:
     assert matches(pattern(0, 1, 2, within=10), f"a0 b5 {end}") == expected
 
 
@@ -162,7 +162,7 @@ def test_a_copy_is_offered_to_nothing_and_ends_nothing() -> None:
     assert [hit.evidence for hit in plain(hits)] == [("1", "2")]
 
 
-def test_a_version_tells_of_what_is_complete_in_its_time_and_offers_all() -> None:
+def test_a_version_reports_of_what_is_complete_in_its_time_and_offers_all() -> None:
     line = pattern(0, 1, 2, spans=((0, 10), (20, FOREVER[1])))
     assert matches(line, "a5 b15 c21") == ["a5 b15 c21"]
     # c16 comes in the pause: what it completes is used up.
@@ -183,7 +183,7 @@ def test_what_is_too_late_to_be_judged_takes_steps_and_is_no_hit() -> None:
     assert [hit.evidence for hit in plain(PatternSpaceState(plan).judge(batch_of(plan, rows)))] == [("1", "2")]
 
 
-def test_after_a_hit_that_is_told_none_is_for_a_while_and_all_are_used_up() -> None:
+def test_after_a_hit_that_is_reported_none_is_for_a_while_and_all_are_used_up() -> None:
     line = pattern(0, 1, cooldown_ms=10)
     assert matches(line, "a1 b2 a3 b11 a11 b12") == ["a1 b2", "a11 b12"]
     plan = plan_of(line, pattern(0, 1, rule_id="other"))
@@ -197,7 +197,7 @@ def test_after_a_hit_that_is_told_none_is_for_a_while_and_all_are_used_up() -> N
         assert [hit.line for hit in found] == [0], "the other one told of b2"
 
 
-def test_a_probe_tells_of_each_step_the_furthest_that_a_record_takes() -> None:
+def test_a_probe_reports_of_each_step_the_furthest_that_a_record_takes() -> None:
     assert matches(pattern(0, 1, 2, probes=True), "a1 ab2 x3 a4 c5 c6") == ["a1", "a1 ab2", "a4", "a1 ab2 c5"]
 
 

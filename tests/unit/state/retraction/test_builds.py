@@ -38,6 +38,6 @@ def test_in_python_it_answers_the_same() -> None:
     run(PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "test_worked.py"))
 
 
-def test_a_fault_is_told_with_the_column() -> None:
+def test_a_fault_is_reported_with_the_column() -> None:
     found = run(PYTHON, "-m", "tests.unit.state.retraction.faults")
     assert found == "a load of 4 bytes at key, 0 bytes into row -1 of the table, which has 4"

@@ -68,7 +68,7 @@ def test_what_is_judged_again_is_as_drawn() -> None:
     assert with_ == ("p3", ["p3", "p4", "p5"], hits(drawn("with p3")[2:], ["p3", "p4", "p5"]))
 
 
-def test_what_is_told_is_as_drawn() -> None:
+def test_what_is_reported_is_as_drawn() -> None:
     spec = load_streams(STREAM, "stream.yaml")["payments"]
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(RULE, "rules.yaml", {"payments": spec}))
     plans = list(compile_all(rules, {"payments": spec}, Defaults()).values())

@@ -42,6 +42,6 @@ def test_in_python_it_answers_the_same() -> None:
 
 @pytest.mark.parametrize("build", [PYTHON, CHECKED], ids=["python", "checked"])
 @pytest.mark.timeout(900)
-def test_a_fault_is_told_with_the_field(build: dict[str, str]) -> None:
+def test_a_fault_is_reported_with_the_field(build: dict[str, str]) -> None:
     found = run(build, "-m", "tests.unit.state.windows.faults")
     assert found.strip() == "a load of 4 bytes at CLOCK, 0 bytes into row 12 of RECORDS, which has 11"

@@ -129,7 +129,7 @@ def test_a_log_in_that_takes_too_long_is_over(at: Room, provider: Provider) -> N
     assert back(seat, query).status_code == 403
 
 
-def test_a_provider_that_is_away_is_told(at: Room, provider: Provider) -> None:
+def test_a_provider_that_is_away_is_reported(at: Room, provider: Provider) -> None:
     provider.issuer.answers["/.well-known/openid-configuration"] = b"no JSON"
     answer = at.seat().get("/login/provider")
     assert answer.status_code == 503
@@ -152,7 +152,7 @@ def test_nobody_is_sent_elsewhere(at: Room, provider: Provider) -> None:
     assert "url=/" in answer.text
 
 
-def test_a_secret_that_is_not_there_is_told_at_the_start(tmp_path: Path, provider: Provider) -> None:
+def test_a_secret_that_is_not_there_is_reported_at_the_start(tmp_path: Path, provider: Provider) -> None:
     with pytest.raises(UsageError, match="CONSOLE_SECRET"), room(tmp_path, oidc=settings(provider), environment={}):
         pass
 

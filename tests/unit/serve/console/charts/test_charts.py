@@ -87,7 +87,7 @@ def test_words_by_hand() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", [*TIMELINES, "correlation"])
-def test_it_is_as_wide_as_told_and_has_nothing_that_the_policy_bans(name: str, width: int) -> None:
+def test_it_is_as_wide_as_reported_and_has_nothing_that_the_policy_bans(name: str, width: int) -> None:
     found = drawn({**TIMELINES, "correlation": CORRELATION}[name], width)
     text = found.__html__()
     assert (found.attribute("width"), found.attribute("viewBox")) == (

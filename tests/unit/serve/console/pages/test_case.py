@@ -44,7 +44,7 @@ def test_the_sentence_its_facts_and_what_stands_beside(casework: Room) -> None:
     assert re.search(r'href="[^"]+" aria-current="page">.*?beneficiary_many_senders', text)
 
 
-def test_the_evidence_is_drawn_to_the_width_that_is_told(casework: Room) -> None:
+def test_the_evidence_is_drawn_to_the_width_that_is_reported(casework: Room) -> None:
     seat = casework.seated("ines.vale")
     path = f"/cases/C-1/evidence/{MULE}"
     part = seat.get(f"{path}?width=700", {"HX-Request": "true"}).text
@@ -168,7 +168,7 @@ def test_a_hold_says_before_what_it_will_stop(casework: Room, role: str) -> None
     assert sum("/v1/holds" in str(each) for each in casework.audited()) >= 1
 
 
-def test_who_may_not_read_records_is_told(casework: Room) -> None:
+def test_who_may_not_read_records_is_reported(casework: Room) -> None:
     seat = casework.seated("vera.view", "viewer")
     page = seat.get("/cases/C-1").text
     assert "that takes read:records" in page

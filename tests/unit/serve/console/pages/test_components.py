@@ -38,7 +38,7 @@ def test_a_figure_stands_against_its_threshold_in_the_middle() -> None:
     assert "over" not in drawn("figure", "bar(1.5, false)")
 
 
-def test_severity_is_told_by_bars_and_by_its_word() -> None:
+def test_severity_is_reported_by_bars_and_by_its_word() -> None:
     for grade, bars in (("low", 1), ("medium", 2), ("high", 3)):
         mark = drawn("severity", f'severity("{grade}")')
         assert (mark.count('class="on"'), mark.count("<rect"), f'aria-label="{grade}"' in mark) == (bars, 4, True)

@@ -124,7 +124,7 @@ def test_who_may_not_send_sees_why_and_who_may_not_see_sees_nothing(room: Any) -
     assert not (room.folder / "in").exists()
 
 
-def test_a_sink_that_cannot_be_read_back_is_said(room: Any) -> None:
+def test_a_sink_that_cannot_be_read_back_is_stated(room: Any) -> None:
     deps = room.parts.deps
     object.__setattr__(deps, "config", replace(deps.config, sinks=[]))
     page = room.seated("olga.ops", "operator").get("/dead-letters").text

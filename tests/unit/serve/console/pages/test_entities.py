@@ -22,7 +22,7 @@ def alert(record: str, **carried: object) -> dict[str, object]:
     return {"stream": "payments", "record_id": record, **({"record": carried} if carried else {})}
 
 
-def test_what_it_would_have_stopped_is_told_by_records_and_money() -> None:
+def test_what_it_would_have_stopped_is_reported_by_records_and_money() -> None:
     money = MoneySettings(field="amount_cents", currency="currency", decimals=2)
     of = [
         alert("p1", amount_cents=1250, currency="EUR"),

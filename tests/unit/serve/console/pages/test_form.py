@@ -104,7 +104,7 @@ def test_a_backtest_of_another_text_says_so() -> None:
     assert is_of(replace(trial, proof=(("Rule", "a, version 1", mine),)), "any")
 
 
-def test_another_type_is_told_before_it_is_given(tmp_path: Path) -> None:
+def test_another_type_is_reported_before_it_is_given(tmp_path: Path) -> None:
     with working(tmp_path) as at:
         ines = seat(at, "ines.vale")
         moved = ines.act("/rules/form", {**FORM, "f.rule_type": "velocity", "view": "form"})

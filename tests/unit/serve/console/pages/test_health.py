@@ -50,7 +50,7 @@ def shown(health: Room, query: str = "") -> str:
     return str(seat(health, "vera.lux").get(f"/health/{health.parts.deps.config.name}{query}").text)
 
 
-def test_what_floods_and_what_is_silent_is_told(health: Room) -> None:
+def test_what_floods_and_what_is_silent_is_reported(health: Room) -> None:
     page = shown(health)
     assert "2 need you</b>: one is silent, one floods" in page
     flood = row(page, "large_payment")

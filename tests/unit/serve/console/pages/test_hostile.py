@@ -122,7 +122,7 @@ QUERIES = [
 ]
 
 
-def test_filters_made_by_hand_are_answered_or_told(casework: Room) -> None:
+def test_filters_made_by_hand_are_answered_or_reported(casework: Room) -> None:
     seat = casework.seated("ines.vale", "analyst")
     for query in QUERIES:
         for path in ("/queue", "/queue/more", "/queue/news"):
@@ -130,7 +130,7 @@ def test_filters_made_by_hand_are_answered_or_told(casework: Room) -> None:
             assert answer.status_code in {200, 400, 404, 422}, (path, query[:200], answer.status_code)
 
 
-def test_two_at_once_one_acts_and_the_other_is_told(casework: Room) -> None:
+def test_two_at_once_one_acts_and_the_other_is_reported(casework: Room) -> None:
     (number,) = taken(casework, "a77")
     ines, tomas = casework.seated("ines.vale", "analyst"), casework.seated("tomas.brandt", "analyst")
     version = re.search(r'name="version" value="(\d+)"', ines.get(f"/cases/{number}").text)

@@ -38,7 +38,7 @@ def text(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-def test_promises_are_told_with_what_is_left(tmp_path: Path) -> None:
+def test_promises_are_reported_with_what_is_left(tmp_path: Path) -> None:
     with promised(tmp_path) as (room, name):
         at = seat(room, "vera.lux")
         moved = at.get("/objectives")
@@ -58,7 +58,7 @@ def test_promises_are_told_with_what_is_left(tmp_path: Path) -> None:
         assert "Objectives</a>" in page
 
 
-def test_a_budget_that_burns_is_told_first(tmp_path: Path) -> None:
+def test_a_budget_that_burns_is_reported_first(tmp_path: Path) -> None:
     with promised(tmp_path) as (room, name):
         found = text(seat(room, "vera.lux").get(f"/objectives/{name}").text)
         # 2 % of the last two hours failed, where 0.05 % may; of a day 3.5 times as many as may.

@@ -46,7 +46,7 @@ def test_what_cannot_be_changes_nothing(tmp_path: Path) -> None:
         assert "People" not in ines.get("/profile").text  # what a role may not see is absent
 
 
-def test_said_is_not_taken_from_somebody_else(tmp_path: Path) -> None:
+def test_stated_is_not_taken_from_somebody_else(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         at.user("ines.vale")
         olga, other = at.seated("olga.ops", "operator"), at.seated("mary", "operator")

@@ -72,7 +72,7 @@ def test_filters_stand_in_the_address_and_can_be_taken_away(casework: Room) -> N
         ("view=nothing", "?view"),
     ],
 )
-def test_a_filter_that_is_none_is_told(casework: Room, query: str, caption: str) -> None:
+def test_a_filter_that_is_none_is_reported(casework: Room, query: str, caption: str) -> None:
     answer = casework.seated("ines.vale").get(f"/queue?{query}")
     assert answer.status_code == 422
     assert caption in answer.text

@@ -92,7 +92,7 @@ def test_a_version_says_what_it_means_and_what_became_of_it(tmp_path: Path) -> N
         assert seat(at, "vera.lux").get("/rules/card_testing/7").status_code == 404
 
 
-def test_faults_are_told_in_the_command_lines_words_and_escaped(tmp_path: Path) -> None:
+def test_faults_are_reported_in_the_command_lines_words_and_escaped(tmp_path: Path) -> None:
     with working(tmp_path) as at:
         ines = seat(at, "ines.vale")
         token = ines.token()

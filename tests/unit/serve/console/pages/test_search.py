@@ -116,7 +116,7 @@ def test_every_page_has_the_search_for_who_may_read(room: Any) -> None:
     assert 'action="/search"' not in made.get("/profile").text
 
 
-def test_more_than_are_shown_are_said(room: Any) -> None:
+def test_more_than_are_shown_are_stated(room: Any) -> None:
     desk = room.parts.deps.desk
     intake = CaseIntake(desk.file.path, SETTINGS, clock_ms=lambda: NOW_MS)
     many = [alert(f"m{n:02}", START + n * WEEK, f"b{n:02}", message=f"pattern {n}") for n in range(12)]

@@ -52,7 +52,7 @@ def ids(answer: Any) -> list[str | None]:
     return [each[0] for each in told(answer) if each[0] is not None]
 
 
-def test_events_have_ids_and_are_told_in_order(tmp_path: Path) -> None:
+def test_events_have_ids_and_are_reported_in_order(tmp_path: Path) -> None:
     assert told(listen(tmp_path)) == [
         ("e1", "alert", {"n": 1}),
         ("e2", "decision", {"n": 2}),
@@ -99,7 +99,7 @@ def test_a_source_that_breaks_ends_it(tmp_path: Path) -> None:
     assert "checkpoint" not in str(found)
 
 
-def test_without_a_source_it_is_said(tmp_path: Path) -> None:
+def test_without_a_source_it_is_stated(tmp_path: Path) -> None:
     with served(example(), tmp_path / "serve", events=None) as client:
         assert "has no events" in detail(client.get("/v1/events"), 409)
 
@@ -186,7 +186,7 @@ def test_whoever_hears_nothing_hears_a_heartbeat(tmp_path: Path) -> None:
     run(tmp_path, StreamLimits(heartbeat_s=0.01), work)
 
 
-def test_a_slow_client_is_cut_off_and_told(tmp_path: Path) -> None:
+def test_a_slow_client_is_cut_off_and_reported(tmp_path: Path) -> None:
     async def work(source: Live, client: Listener, task: Any) -> None:
         client.takes.clear()
         for number in range(20):

@@ -75,7 +75,7 @@ def test_a_key_of_the_alert_is_a_filter(reading: Client) -> None:
         (f"?q={'x' * 5000}", 414, "too long"),
     ],
 )
-def test_what_is_wrong_with_a_query_is_told(reading: Client, query: str, status: int, text: str) -> None:
+def test_what_is_wrong_with_a_query_is_reported(reading: Client, query: str, status: int, text: str) -> None:
     assert text in detail(reading.get(f"/v1/alerts{query}"), status)
 
 
@@ -139,7 +139,7 @@ def test_one_alert_by_the_start_of_its_id(reading: Client) -> None:
     assert "found a NUL" in detail(reading.get("/v1/alerts/%00"), 400)
 
 
-def test_several_alerts_with_one_start_are_told(folder: Path, tmp_path: Path) -> None:
+def test_several_alerts_with_one_start_are_reported(folder: Path, tmp_path: Path) -> None:
     deliver(folder, 1, numbered(0xAB), numbered(0xAC))
     with served(folder, tmp_path / "serve") as client:
         assert "with which several alerts start" in detail(client.get("/v1/alerts/000000a"), 409)
@@ -155,7 +155,7 @@ def test_the_records_of_an_alert_are_read_from_their_source(reading: Client) -> 
     assert "found no alert ffffffff" in detail(reading.get("/v1/alerts/ffffffff/records"), 404)
 
 
-def test_without_a_store_it_is_said(folder: Path, tmp_path: Path) -> None:
+def test_without_a_store_it_is_stated(folder: Path, tmp_path: Path) -> None:
     with served(folder, tmp_path / "serve", open_store=lambda _: None) as client:
         assert "has no sink of kind sqlite or postgres" in detail(client.get("/v1/alerts"), 409)
     (folder / "out/crossline.db").unlink()

@@ -112,7 +112,7 @@ def resend(at: Client, letter: dict[str, Any], record: str = GOOD) -> Any:
 
 
 @pytest.mark.parametrize("sink", [SQLITE, JSONL])
-def test_letters_are_told_the_latest_first_with_their_bytes(tmp_path: Path, sink: str) -> None:
+def test_letters_are_reported_the_latest_first_with_their_bytes(tmp_path: Path, sink: str) -> None:
     with client(tmp_path, sink) as at:
         items = listed(at)
         assert [(each["reason"], each["partition"], each["offset"]) for each in items] == [
@@ -160,7 +160,7 @@ def test_one_look_goes_through_so_many_and_no_more(tmp_path: Path, monkeypatch: 
         assert body["next_cursor"] is None
 
 
-def test_a_sink_that_cannot_be_read_back_is_said(tmp_path: Path) -> None:
+def test_a_sink_that_cannot_be_read_back_is_stated(tmp_path: Path) -> None:
     with client(tmp_path, KAFKA) as at:
         body = at.get("/v1/dead-letters").json()
         assert (body["items"], body["kept_in"]) == ([], None)

@@ -26,7 +26,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
     intake.close()
 
 
-def test_entities_and_links_are_told_by_their_places(client: Client) -> None:
+def test_entities_and_links_are_reported_by_their_places(client: Client) -> None:
     body = client.get("/v1/entities/account_id/a%2F2/links?depth=2").json()
     assert [(each["value"], each["steps"], each["cases"], each["case_numbers"]) for each in body["entities"]] == [
         ("a/2", 0, 1, ["C-1"]), ("c1", 1, 1, ["C-1"]), ("a1", 2, 1, ["C-1"]),
@@ -40,7 +40,7 @@ def test_entities_and_links_are_told_by_their_places(client: Client) -> None:
     assert "?depth" in detail(client.get("/v1/entities/account_id/a1/links?depth=9"), 422)
 
 
-def test_what_is_held_is_told_until_when(client: Client) -> None:
+def test_what_is_held_is_reported_until_when(client: Client) -> None:
     """The example's rule holds its key for half an hour: a3 at the example's end."""
     held = client.get("/v1/holds").json()["items"]
     (account,) = {each["key"]["account_id"]: each["until"] for each in held}.items()
@@ -49,7 +49,7 @@ def test_what_is_held_is_told_until_when(client: Client) -> None:
     assert client.get("/v1/entities/account_id/a1/links").json()["entities"][0]["held_until"] is None
 
 
-def test_the_table_of_routes_tells_links_from_an_entity() -> None:
+def test_the_table_of_routes_reports_links_from_an_entity() -> None:
     table = RouteTable()
     for path, template in {
         "/v1/entities/account_id/a1/links": "/v1/entities/{field}/{value:path}/links",

@@ -64,7 +64,7 @@ def test_what_is_not_there_is_a_problem(reading: Client) -> None:
     assert detail(reading.request("PATCH", "/v1/alerts"), 405)
 
 
-def test_nobody_is_told_anything(reading: Client) -> None:
+def test_nobody_is_reported_anything(reading: Client) -> None:
     """Also where the access layer let somebody through without saying who it is."""
     for path, item in reading.get("/v1/openapi.json").json()["paths"].items():
         for verb in item:

@@ -10,7 +10,7 @@ from unit.observe.run_health.kit import end_of, minutes, promises, promising
 from unit.serve.http.kit import NOW_MS, dependencies, detail, project, served
 
 
-def test_objectives_and_health_are_told(tmp_path: Path) -> None:
+def test_objectives_and_health_are_reported(tmp_path: Path) -> None:
     folder, path = project(tmp_path), tmp_path / "serve"
     path.mkdir()
     config = promising(dependencies(folder, path).config, tmp_path, None)

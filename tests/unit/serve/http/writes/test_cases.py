@@ -90,7 +90,7 @@ def test_whoever_was_first_is_not_overwritten(tmp_path: Path) -> None:
         assert "is version 7: look at it again" in detail(answer, 412)
 
 
-def test_without_a_store_of_cases_it_is_said(tmp_path: Path) -> None:
+def test_without_a_store_of_cases_it_is_stated(tmp_path: Path) -> None:
     with served(example(), tmp_path / "serve", cases=None, desk=None) as client:
         assert "has no store of cases" in detail(client.get("/v1/cases"), 409)
 

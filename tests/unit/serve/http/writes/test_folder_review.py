@@ -202,7 +202,7 @@ def approved(house: House, client: Client) -> None:
 @pytest.mark.parametrize(
     ("change", "text"), [(by_hand, "was changed"), (gone, "is gone"), (published, "was changed"), (approved, "was")]
 )
-def test_what_changed_beneath_a_request_is_told_and_kept(
+def test_what_changed_beneath_a_request_is_reported_and_kept(
     house: House, client: Client, change: Callable[[House, Client], None], text: str
 ) -> None:
     at, signed = ask(client, house.path)

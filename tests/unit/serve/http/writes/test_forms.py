@@ -15,7 +15,7 @@ hold: {odd: yes}
 """
 
 
-def test_a_text_is_told_as_fields_and_changes_are_written_into_it(writing: Client) -> None:
+def test_a_text_is_reported_as_fields_and_changes_are_written_into_it(writing: Client) -> None:
     body = writing.post("/v1/rules:form", json={"text": RULE}).json()
     fields = {each["name"]: each for section in body["sections"] for each in section["fields"]}
     fields |= {each["name"]: each for section in body["sections"] for row in section["rows"] for each in row["fields"]}

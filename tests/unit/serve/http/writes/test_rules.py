@@ -17,7 +17,7 @@ conditions:
 """
 
 
-def test_a_file_is_checked_and_told_what_is_wrong(writing: Client) -> None:
+def test_a_file_is_checked_and_reported_what_is_wrong(writing: Client) -> None:
     assert writing.post("/v1/rules:check", json={"text": RULE}).json() == {
         "ok": True,
         "rules": [{"rule_id": "huge", "version": 1}],
