@@ -299,7 +299,7 @@ def test_small_batches_run_without_a_job(
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 360, SEED)
     jobs: list[int] = []
-    collect = batches.collect
+    collect = batches.collect_from_spark
 
     def counted(*arguments: Any) -> Any:
         jobs.append(1)

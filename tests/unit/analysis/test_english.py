@@ -37,7 +37,7 @@ def test_what_is_kept_and_shared() -> None:
     # 90 days of silence are the furthest that a rule of the card looks back.
     assert (declines.retention_ms, declines.lateness_ms) == (90 * 86_400_000, 120_000)
     assert set(declines.columns) == {"amount", "place.lat", "place.lon"}
-    assert len(declines.entries) == 1
+    assert len(declines.filters) == 1
     (alone,) = retained_by(plan, "before")
     assert (alone.key_fields, alone.shared_with, alone.columns) == (("card", "device"), (), ("status",))
     (ingest,) = retained_by(plan, "on_ingest_time")
@@ -144,6 +144,6 @@ def test_an_absence_in_english() -> None:
 def test_what_an_absence_keeps() -> None:
     (kept,) = retained_by(compile_stream(_absent("")[1], "payments", SPEC, Defaults()), "unsettled")
     assert (kept.key_fields, kept.columns, kept.shared_with) == (("card", "device"), (), ())
-    assert len(kept.entries) == kept.entries_of_state_store == 2, "those that wait, and those that answer"
+    assert len(kept.filters) == kept.filters_of_state_store == 2, "those that wait, and those that answer"
     # What waited for ten minutes may hold an alert back for an hour more, and what is late comes two minutes later.
     assert (kept.retention_ms, kept.lateness_ms) == (4_200_000, 120_000)

@@ -147,7 +147,7 @@ def test_files_that_people_name_have_their_models_beside_them(desk: Desk, tmp_pa
     (aside / "m.onnx").write_bytes(onnx_of(1))
     write(aside)
     (rule,) = read_rules(aside / "scored.yaml", Known(desk.streams))
-    assert rule.told()["model_data"] == f"{len(onnx_of(1)):,} bytes"
+    assert rule.display_json()["model_data"] == f"{len(onnx_of(1)):,} bytes"
     folder = RuleFolder(desk.folder, (), Known(desk.streams))
     with pytest.raises(RefusedError, match=r"found no file m\.onnx"):
         folder.publish(aside / "scored.yaml")

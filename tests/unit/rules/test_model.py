@@ -252,7 +252,7 @@ def test_the_bytes_are_part_of_the_body_and_reported_in_short() -> None:
     files["m.onnx"] = weighted(1, 11)
     (second,) = load_rules_document(load_yaml(text, "r.json"), scenes.STREAMS, attach=read)
     assert first.rule.body_digest() != second.rule.body_digest()
-    assert first.rule.told()["model_data"] == f"{len(weighted(1, 10)):,} bytes"
+    assert first.rule.display_json()["model_data"] == f"{len(weighted(1, 10)):,} bytes"
     again = RuleSet.from_json(RuleSet.from_rules([first.rule]).to_json()).versions[0].rule
     assert again.body_digest() == first.rule.body_digest(), "what a log has judges without the file"
 

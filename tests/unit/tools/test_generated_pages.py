@@ -38,7 +38,7 @@ def test_the_kernels_memory_is_drawn_whole() -> None:
     """Each word and each field by its name, with its offset below the box that it begins."""
     page = kernel_memory.page()
     missing = [word.name for word in at.TABLE.words if f"| {word.number} | `{word.name}` |" not in page]
-    rows = (at.RECORD, at.KEYED, at.STEPPED)
+    rows = (at.RECORD, at.KEYED, at.MATCH_STEP)
     missing += [
         field.name for row in rows for field in row.fields if f"| `{field.name}` | {field.offset} |" not in page
     ]
