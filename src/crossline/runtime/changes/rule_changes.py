@@ -103,6 +103,9 @@ class RuleChanges:
         self._ahead = self._log_refused() - logged
         if not any(version.endless for version in self._rules.versions):
             log.warning("no rule judges yet; records go by unjudged until one is published")
+        # What was published while no pipeline ran is in force from the first batch, which may be the only one of a run.
+        with self._reported():
+            self._look()
 
     def _check_policy(self) -> None:
         """Rules come and go, so that a policy may name one that is not there: it is told, and asked for in vain."""

@@ -143,3 +143,16 @@ def test_a_start_without_a_rule_ends(config: Config, tmp_path: Path) -> None:
     run = Run(config, tmp_path / "c", allow_no_rules=True)
     assert run.told() == [("warning", "a.yaml", 3)]
     run.changes.close()
+
+
+def test_what_was_published_while_no_pipeline_ran_judges_the_first_batch(config: Config, tmp_path: Path) -> None:
+    """A run that ends with its first batch, as ``run --drain`` over one file does, has no later one to judge by it."""
+    path = tmp_path / "rules" / "a.yaml"
+    path.write_text(rule("a"), encoding="utf-8")
+    Run(config, tmp_path / "c").changes.close()
+    path.write_text(rule("a").replace("version: 1", "version: 2"), encoding="utf-8")
+    run = Run(config, tmp_path / "c")
+    with run.changes.judging():
+        newest = max(run.changes.snapshot.rules.versions, key=lambda each: each.rule.version or 0)
+        assert (newest.rule.version, newest.endless) == (2, True)
+    run.changes.close()
