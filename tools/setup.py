@@ -19,10 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ("requirements-bootstrap.lock", "requirements.lock")
 JAVA_LOCK = "requirements-java.lock"
-SITE = "site"  # what main is told so that docs/ can be built
+SITE = "site"  # what main is reported so that docs/ can be built
 SITE_LOCK = "requirements-docs.lock"
-DEMO = "demo"  # what main is told before the demo, which compiles what it needs, and no more
-BROWSER = "browser"  # what main is told so that tests of the console have one
+DEMO = "demo"  # what main is reported before the demo, which compiles what it needs, and no more
+BROWSER = "browser"  # what main is reported so that tests of the console have one
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
 KERNELS = tuple(f"src/crossline/{room}" for room in ("ingest/avro", "ingest/decode", "state"))

@@ -127,7 +127,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 # None of the usual ports, so that servers which the machine has already are in nobody's way; and below those that
-# systems give to whoever connects somewhere.
+# systems give to whichever process connects somewhere.
 MEMBERS = (
     Member("kafka", 19092, signal.SIGTERM, f"{HOST}:{{port}}", _kafka, _topics, ports=2, log="broker"),
     Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry, _compatible),

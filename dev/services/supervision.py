@@ -39,7 +39,7 @@ class Home:
 
     A temporary folder goes with the server; one that was named stays. A server ends with this process, unless it is
     ``alone``: then it goes on, holds the lock of its folder as long as one of its processes lives, and is ended by
-    whoever asks, see ``running`` and ``end``.
+    the caller, see ``running`` and ``end``.
     """
 
     path: Path

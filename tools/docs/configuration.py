@@ -60,7 +60,7 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 | `format` | `json` or `avro` or `csv` or `parquet` | `json` | How records are written. |
 | `id` | text | required | The field that holds a record's id. |
 | `event_time` | mapping | required | `field`, and `unit` (`ms`, `s`, `us`, `ns`, `iso8601`): when it happened. |
-| `ingest_time` | mapping |  | The same: when it came in, where a field says so. |
+| `ingest_time` | mapping |  | The same: when it came in, where a field reports it. |
 | `clocks` | mapping |  | By name, other times that every record has, each as `event_time`: rules may go by them. |
 | `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
 | `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |

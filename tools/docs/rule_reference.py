@@ -101,7 +101,7 @@ _BREAKER = """\
 ## Breaker
 
 `breaker: {alerts_max: 1000, per: 1m}`: a rule that raises more alerts at the records of one interval goes to shadow,
-and the rule log says so (`tripped`). See "A rule that floods" in [operations.md](operations.md).
+and the rule log reports it (`tripped`). See "A rule that floods" in [operations.md](operations.md).
 """
 
 _FORMULAS = """\

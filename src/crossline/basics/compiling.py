@@ -78,7 +78,7 @@ def compiled_for(function: Any, signature: Any) -> Any:
 class _Kept(IndexDataCacheFile):  # type: ignore[misc]
     """Each file of a compilation says what it was made of: code of other sources would read memory as those had it.
 
-    It lies there under its name, for whoever comes then, while a newer one is written, and for good where the process
+    It lies there under its name, for a later process then, while a newer one is written, and for good where the process
     that writes it is killed.
     """
 

@@ -59,7 +59,7 @@ class _Door(JITCodeLibrary):  # type: ignore[misc]
 
         Numba numbers functions in each process anew, and their symbols have these numbers. Of two doors that were kept
         by two processes, or of one that was kept and one that is compiled now, functions of one name made of different
-        closures may have the same symbol; whoever is loaded first would stand for both.
+        closures may have the same symbol; the one loaded first would stand for both.
         """
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage == _ODR:

@@ -126,7 +126,7 @@ def _minute(minute: int) -> str:
 
 
 def instant_text(ms: int) -> str:
-    """As ``format_instant``, at a fifth of its cost, since what is told comes close together in time.
+    """As ``format_instant``, at a fifth of its cost, since what is reported comes close together in time.
 
     What lies outside the years 1 to 9999 (the start of a long window on an old record) stops there.
     """

@@ -63,7 +63,7 @@ def by_cause(
 
     The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
     whose records are never taken back stay as they are. A state store that judges nothing again is given what comes
-    alone, in that order too: a hit that is told late was not there before, wherever batches are cut.
+    alone, in that order too: a hit that is emitted late was not there before, wherever batches are cut.
     """
     if not plan.corrected and (plan.met is None or not store_plan.state_store.reevaluate):
         return rows, []

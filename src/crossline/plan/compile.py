@@ -135,7 +135,7 @@ class StreamPlan:
 
     @property
     def reports(self) -> bool:
-        """Whether it is told here which records came twice or late: where they come in, and only there."""
+        """Whether it is reported here which records came twice or late: where they come in, and only there."""
         return self.level == 1 and self.met is None
 
 
@@ -146,7 +146,7 @@ class Origin:
     ``corrected_ms``: how late a record may be that takes hits back; None: none does.
     ``beside``: rule versions that judge its records where those of other streams meet them.
     ``feature_queries``: what is told of its records for rules that judge them by another key. ``scored``: the rules
-    whose hits are part of risk scores. ``tables``: what is told of its records as tables of figures. ``order``,
+    whose hits are part of risk scores. ``tables``: what is computed for its records as tables of figures. ``order``,
     ``mixed``: see ``StreamPlan``.
     """
 

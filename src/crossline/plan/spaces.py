@@ -173,9 +173,9 @@ class FormulaPlan:
 
 @dataclass(frozen=True, slots=True)
 class FeatureQueryPlan:
-    """Figures that are told of the records of entry number ``entry``, by one version of what asks for them.
+    """Figures that are computed for the records of entry number ``entry``, by one version of what asks for them.
 
-    ``figures``: as in ``FormulaPlan``. ``facts``: fields of the record that are told along. It makes no hit and
+    ``figures``: as in ``FormulaPlan``. ``facts``: fields of the record that go along. It makes no hit and
     remembers nothing of a key.
     """
 
@@ -189,7 +189,7 @@ class FeatureQueryPlan:
     by_formula: ClassVar[bool] = False
 
     def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
-        """The entry of whose records it is told."""
+        """The filter of its records."""
         return self.filter
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:

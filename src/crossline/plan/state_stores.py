@@ -223,7 +223,7 @@ def copies_state_store(stream: str, fields: tuple[str, ...], number: int, known_
 def copies_known_ms(tables: Iterable[Program], defaults: Defaults) -> int:
     """How long a record is known on the ingest clock for rules that keep nothing, and for what tells of duplicates.
 
-    Of ``tables`` of figures every row is told, so that no copy may be new there which one of these knows.
+    Of ``tables`` of figures every row is reported, so that no copy may be new there which one of these knows.
     """
     on_ingest = [program for program in tables if program.feed.time_mode == "processing_time"]
     spans_ms = [(fresh_of if program.resolution_ms else kept_of)(program, defaults) for program in on_ingest]

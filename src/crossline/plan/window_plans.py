@@ -122,7 +122,7 @@ def _named(draft: Draft, program: Program, names: Sequence[str], spec: StreamSpe
 def feature_query_of(
     draft: Draft, version: RuleVersion, program: Program, verdict: FeatureQuery, spec: StreamSpec
 ) -> FeatureQueryPlan:
-    """What is told of figures, and the fields told along."""
+    """The figures that a feature query computes, and the fields that go along."""
     draft.facts |= dict.fromkeys(verdict.facts)
     return FeatureQueryPlan(
         rule_id=version.rule.rule_id,

@@ -56,7 +56,7 @@ class OfKind:
 
     @property
     def query(self) -> FeatureQuery | None:
-        """Figures that are told, and no verdict."""
+        """Figures without a verdict."""
         return cast("FeatureQuery | None", self._of("query"))
 
 

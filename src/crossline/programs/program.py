@@ -51,7 +51,7 @@ class FormulaPredicate(Predicate):
     """The verdict of a formula: that ``when`` holds of the program's figures, by their ``names``, and of fields.
 
     ``value``: what an alert shows as its value; None: nothing. ``lines``: what that is held against, where the formula
-    says so in other words and the type knows; none: what the formula compares it with. ``shows``: what else an alert
+    puts it in other words and the type knows; none: what the formula compares it with. ``shows``: what else an alert
     shows, by name. ``scored``: the model whose score the formulas are of, if there is one. ``waits``: a record whose
     first figure is missing is judged when that comes. ``read``: the figures, and the record's fields, that it reads.
     """
@@ -218,7 +218,7 @@ class AbsencePredicate(Predicate):
 class FeatureQuery(Predicate):
     """No verdict: the figures, by their ``names``, are told of each record that the program judges, and no hit is made.
 
-    ``facts``: fields of the record that are told along.
+    ``facts``: fields of the record that go along.
     """
 
     kind: ClassVar[Kind] = "query"
@@ -236,7 +236,7 @@ Verdict = Comparison | FormulaPredicate | SequencePredicate | AbsencePredicate |
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """When a hit is told: at ``every`` one, or where the verdict was another at the key's record before.
+    """When a hit is reported: at ``every`` one, or where the verdict was another at the key's record before.
 
     After it, none for the same key for ``cooldown_ms``. ``delivered`` False: it is recorded, and given to no sink.
     ``rearm_ms``: a formula that held is no longer remembered after so long without a record that is judged; None: after
@@ -268,7 +268,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class CrossKeyFigure:
-    """Figures of another key: what they are of, the ``program`` that tells them, and the kinds of their values."""
+    """Figures of another key: what they are of, the ``program`` that computes them, and the kinds of their values."""
 
     reading: Reading
     program: Program

@@ -75,7 +75,7 @@ def content_of(path: Path, bytes_max: int = SIZE_MAX) -> FileContent:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether ``path`` is a folder; no where it cannot be told, as with a name that is too long."""
+    """Whether ``path`` is a folder; no where it is unknown, as with a name that is too long."""
     return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises for some names
 
 

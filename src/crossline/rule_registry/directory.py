@@ -165,7 +165,7 @@ class DirectoryRuleLog:
     def _look(self, *, allow_no_rules: bool) -> None:
         """See what is refused of the files as they stand; what changed is taken up with ``poll``."""
         changes = None
-        with suppress(RetryableError):  # a folder that cannot be read now is told of when it is polled
+        with suppress(RetryableError):  # a folder that cannot be read now is reported when it is polled
             changes = self.poll()
         self._check_left(changes, allow_no_rules=allow_no_rules)
         self.refusals = self._refused

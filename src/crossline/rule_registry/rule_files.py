@@ -281,7 +281,7 @@ def figures_beside(source: str, content: FileContent, known: Known) -> list[tupl
 
 
 def declared_figures(figures: Iterable[PlacedFigure]) -> list[PlacedFigure]:
-    """Those that are told: of the versions of a shared figure the highest that is in use.
+    """Those that are reported: of the versions of a shared figure the highest that is in use.
 
     None that is retired; a draft only where there is nothing else.
     """

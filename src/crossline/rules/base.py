@@ -186,7 +186,7 @@ class Rule(BaseModel):
     }
     example: ClassVar[str] = ""
     takes_resolution: ClassVar[bool] = False
-    # Fields that name a file, and those that its bytes, in base64, are put into by whoever reads rules.
+    # Fields that name a file, and those that its bytes, in base64, are put into by the one that reads rules.
     files: ClassVar[Mapping[str, str]] = {}
 
     def __hash__(self) -> int:
@@ -385,7 +385,7 @@ class Rule(BaseModel):
 
 
 class Envelope(Rule):
-    """What every rule has: stands in for a rule whose type is not known, so that all else of it is told."""
+    """What every rule has: stands in for a rule whose type is not known, so that all else of it is reported."""
 
     rule_type: str = ""
 

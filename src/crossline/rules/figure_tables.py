@@ -1,4 +1,4 @@
-"""Figures in files of their own: tables of figures, which are told of every record, and figures that rules share.
+"""Figures in files of their own: tables of figures, which are computed for every record, and figures that rules share.
 
 A table is ``source_topic`` and ``figures`` as in a rule. A shared figure is one figure's fields under ``kind: figure``,
 with an id, a version and a life cycle as rules have them. ``crossline figures`` takes both.
@@ -35,7 +35,7 @@ _ENVELOPE = ("kind", "figure_id", "version", "status", "source_topic", "descript
 
 
 class FigureTable(BaseModel):
-    """Figures that are told of every record of a stream."""
+    """Figures that are computed for every record of a stream."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -187,7 +187,7 @@ def _read(
 def _misfits(
     fields: FigureFields, stream: str, streams: Mapping[str, StreamSpec], lists: Collection[str] | None
 ) -> list[Finding]:
-    """Why the figure cannot be told of the records of ``stream``."""
+    """Why the figure cannot be computed for the records of ``stream``."""
     side_input = fields.side_input(stream)
     if side_input is not None and fields.risk is None:
         _, fault = _stream(side_input.source, streams)
@@ -204,7 +204,7 @@ def _of_table(table: FigureTable, path: Path, document: Document) -> Iterator[Pl
 
 
 def _readable(data: Mapping[str, Any], wrong: Collection[Path], *, shared: bool) -> dict[str, FigureFields]:
-    """The figures as far as they can be read, so that what does not fit the stream is told at once too."""
+    """The figures as far as they can be read, so that what does not fit the stream is reported at once too."""
     if shared:
         read = _repaired({name: value for name, value in data.items() if name not in _ENVELOPE}, wrong)
         return {"": read} if read is not None else {}
@@ -288,7 +288,7 @@ def read_feature_query(body: Any) -> tuple[Rule | None, Sequence[Finding]]:
 
 
 def reading_of(stream: str, figures: Iterable[FigureFields]) -> Reading:
-    """What is read where ``figures`` are told of the records of ``stream``."""
+    """What is read where ``figures`` are computed for the records of ``stream``."""
     side_inputs = {side_input for each in figures if (side_input := each.side_input(stream)) is not None}
     return Reading((stream,), tuple(sorted(side_inputs, key=str)))
 

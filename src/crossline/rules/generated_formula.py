@@ -11,10 +11,10 @@ from crossline.rules.predicate_rule import PredicateRule
 
 
 class GeneratedFormulaRule(PredicateRule):
-    """A rule whose figures are made of its own fields: nobody wrote them, and nobody is told of them."""
+    """A rule whose figures are made of its own fields: no author wrote them, and no message shows them."""
 
     def beside(self, spec: StreamSpec) -> Collection[str]:  # noqa: ARG002 - other fields are in no formula of the type
-        """None but where a type says so: a stream may have fields that are called as its figures."""
+        """None but where a type reports it: a stream may have fields that are called as its figures."""
         return ()
 
     def placed(self, figure: str, found: Finding) -> Finding | None:

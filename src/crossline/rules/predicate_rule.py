@@ -245,7 +245,7 @@ class PredicateRule(Rule):
         return spec.columns
 
     def placed(self, figure: str, found: Finding) -> Finding | None:
-        """What is wrong with a figure, at its place in the rule; None where it is told elsewhere."""
+        """What is wrong with a figure, at its place in the rule; None where it is reported elsewhere."""
         return replace(found, path=(*self.path_of(figure), *found.path))
 
     def _unread(self, spec: StreamSpec) -> Iterator[Finding]:

@@ -253,7 +253,7 @@ def _apart_from(known: list[Finding], more: Iterable[Finding]) -> list[Finding]:
 
 
 def _readable_part(cls: type[Rule], data: Mapping[str, Any], wrong: Collection[object]) -> Rule:
-    """The rule as far as it could be read, so that all that is wrong is told at once; other fields are None."""
+    """The rule as far as it could be read, so that all that is wrong is reported at once; other fields are None."""
     values: dict[str, Any] = {}
     readers = _field_readers(cls)
     for name, info in cls.model_fields.items():

@@ -26,7 +26,7 @@ log = get_logger(__name__)
 _numbers = count(-1, -1)  # those of requests begin with 1
 
 
-# By the ends of a batch what stands behind it in a log: where, the line, and when it came, where the log says so.
+# By the ends of a batch what stands behind it in a log: where, the line, and when it came, where the log reports it.
 RecordsAfter = Callable[[Mapping[str, int]], Iterator[tuple[LogPosition, bytes, int | None]]]
 
 

@@ -11,7 +11,7 @@ from crossline.settings.fields import Settings
 
 
 class DecisionSettings(Settings):
-    """Which decisions are told. Those on records with hits go to the sinks, as alerts do."""
+    """Which decisions are reported. Those on records with hits go to the sinks, as alerts do."""
 
     emit: Literal["hits", "all"] = Field(
         default="hits",

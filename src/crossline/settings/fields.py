@@ -24,7 +24,7 @@ class Settings(BaseModel):
         return []
 
     def takes_decisions(self) -> bool:
-        """Of a sink whether decisions get to it as alerts do; one that keeps them says so here."""
+        """Of a sink whether decisions get to it as alerts do; one that keeps them reports it here."""
         return False
 
     @model_validator(mode="after")

@@ -107,7 +107,7 @@ def _unreadable(text: object, path: Path) -> Finding | None:
 
 
 class _Typing:
-    """Python's tree to ours. What is wrong gives None and is told once; what holds it gives None without a word."""
+    """Python's tree to ours. What is wrong gives None and is reported once; what holds it gives None without a word."""
 
     def __init__(self, skeleton: Skeleton, names: Mapping[str, FieldKind], report: Report) -> None:
         self.skeleton, self.names, self.report = skeleton, names, report

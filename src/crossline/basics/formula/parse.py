@@ -40,7 +40,7 @@ class Skeleton(NamedTuple):
 
 
 def parse(names: Collection[str], report: Report) -> Skeleton | None:
-    """The skeleton of the text of ``report``, which is told all that keeps it from being a formula.
+    """The skeleton of the text of ``report``, which collects all that keeps it from being a formula.
 
     ``names``: the fields and figures there are. Where there is no skeleton, unknown names are told as well.
     """

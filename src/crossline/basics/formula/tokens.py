@@ -102,7 +102,7 @@ class Token:
 
 
 def lex(names: Collection[str], report: Report) -> tuple[list[Token], bool]:
-    """The words of the text of ``report``, which has at most LENGTH_MAX characters; what is wrong is told to it.
+    """The words of the text of ``report``, which has at most LENGTH_MAX characters; errors go there.
 
     What is in ``names`` is a name, also where it looks odd. Second: whether that is all, and nothing was left out.
     """

@@ -107,7 +107,7 @@ def serve(given: BinaryIO, answers: BinaryIO, board: Board) -> None:
 
 
 def _opened(data: bytes, memory_bytes: int, open_s: int) -> Any:
-    import onnxruntime as ort  # noqa: PLC0415 - slow to load: an error is told by then
+    import onnxruntime as ort  # noqa: PLC0415 - slow to load: an error is reported by then
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)

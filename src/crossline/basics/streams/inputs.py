@@ -72,7 +72,7 @@ class SideInput:
 class Reading:
     """``judged``: whose records a rule judges. ``side_inputs``: what its figures are of besides.
 
-    ``cross_key``: what figures of other keys than its own are of, which are told before and brought to the record.
+    ``cross_key``: what figures of other keys than its own are of, which are computed first and joined to the record.
     ``holds``: it is that of a hold (``rules/holds/hold.py``), whose records meet apart from those of rules.
     """
 

@@ -88,7 +88,7 @@ def cut(text: str) -> str:
 def render(problems: Sequence[Problem]) -> str:
     """``problems`` as text, a blank line between them, headed by their number where there are several.
 
-    Of very many the first are told: the text goes to a screen, and into the rule log.
+    Of very many the first are reported: the text goes to a screen, and into the rule log.
     """
     parts = [problem.render() for problem in problems[:PROBLEMS_SHOWN]]
     if len(problems) > 1:

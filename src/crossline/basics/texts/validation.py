@@ -1,4 +1,4 @@
-"""What pydantic found wrong, told in our own words."""
+"""What pydantic found wrong, in our own words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refusals(findings: Sequence[Finding]) -> PydanticCustomError:
 
 
 def findings_from_validation(error: ValidationError, model: type[BaseModel]) -> list[Finding]:
-    """Every error that pydantic found, told in our own words; what is only misspelt is not told as missing too."""
+    """Every error that pydantic found, in our own words; what is only misspelt is not told as missing too."""
     findings = [finding for details in error.errors(include_url=False) for finding in _findings(details, model)]
     meant = {(*each.path[:-1], each.hint) for each in findings if each.hint}
     return [each for each in findings if each.found != _NOTHING or (*each.path[:-1], _did_you_mean(each)) not in meant]

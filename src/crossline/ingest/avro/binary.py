@@ -104,7 +104,7 @@ class Walk:
         """How many items of an array or a map come next, block by block.
 
         Those of a block must have been read before the next is asked for. Items without bytes come once at most: they
-        are no value of any column, and one of them says so.
+        are no value of any column, and one of them reports it.
         """
         least = node.inner[0].width + (node.kind == "map")
         while count := self.long():

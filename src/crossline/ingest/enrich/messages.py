@@ -26,7 +26,7 @@ from crossline.ingest.route.keys import keys_of
 from crossline.settings.tables import KeyFormat
 
 Bools = npt.NDArray[np.bool_]
-GONE, MESSAGE = "gone", "message"  # columns of rows: taken away; the number of the message that says so
+GONE, MESSAGE = "gone", "message"  # columns of rows: taken away; the number of the message that reports it
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 _NULL = b"\0"  # no JSON: of a key that does not say anything
 _TEXT_KEY = "key"

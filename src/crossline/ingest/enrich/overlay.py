@@ -33,7 +33,7 @@ def overlaid(rows: pa.Table, begins: Sequence[Mapping[str, int]], streams: Seque
     order = row_order(rows.column(HASH).to_numpy(), codes, change)
     sorted_rows = rows.take(pa.array(order)).combine_chunks()
     for stream in streams:
-        # The first one is that of a table which has a content before, so it begins when it says so.
+        # The first one is that of a table which has a content before, so it begins when it reports it.
         instants = np.array(starts_ms([{}, *begins], stream)[1:], np.int64)
         sorted_rows = sorted_rows.append_column(f"{_BEGINS}{stream}", pa.array(instants[change[order]], pa.int64()))
     return sorted_rows.drop_columns([CHANGE])

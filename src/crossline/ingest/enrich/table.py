@@ -22,7 +22,7 @@ HASH, KEY, FROM, FIELD = "hash", "key", "from", "field."
 
 
 def row_order(hashes: U64, numbers: I64, from_ms: I64 | None) -> I64:
-    """The order in which a table keeps its rows. ``numbers``: of each row's key, any that tell keys apart."""
+    """The order in which a table keeps its rows. ``numbers``: of each row's key, any that distinguish keys."""
     return np.lexsort((numbers, hashes) if from_ms is None else (from_ms, numbers, hashes))
 
 

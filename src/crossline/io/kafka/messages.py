@@ -71,7 +71,7 @@ def alert_message(
     """``alert`` for ``topic``: keyed by the entity that it is about, named by its id, with further ``headers``.
 
     Within ``limit`` bytes it is still the alert, as JSON: what takes most room is left out or shortened, step by step,
-    and a field ``cut`` says so: ``bytes`` it has as a whole, and what was ``left_out``. The whole is in the store.
+    and a field ``cut`` reports it: ``bytes`` it has as a whole, and what was ``left_out``. The whole is in the store.
     """
     named = {"alert_id": str(alert["alert_id"]), **headers}
     key = entity_key(alert["key"])

@@ -61,7 +61,7 @@ class KafkaSink:
 
     Shadow alerts are never sent. A decision goes to the topic that it names, under its id; without one it is not sent.
 
-    A message that is larger than the client or the topic takes is sent cut, and says so (see ``kafka_messages``). A
+    A message that is larger than the client or the topic takes is sent cut, and reports it (see ``kafka_messages``). A
     topic that is not there, or may not be written, holds the batch, and keeps nothing from the other topics. A
     ``sink_topic`` that can be no topic's name goes to ``topic``, with the name in the header ``sink_topic``.
 

@@ -79,7 +79,7 @@ class TopicTables:
         return undo
 
     def events(self, changes: RowChanges, now_ms: int) -> list[RuleEvent]:
-        """What there is to tell of them."""
+        """The pending reports of them."""
         return [event for name, change in changes.items() for event in self._tables[name].events(change, now_ms)]
 
     def take(self, changes: RowChanges, begins_ms: Mapping[str, int | None]) -> None:

@@ -81,7 +81,7 @@ class _PendingReport:
     put: int = 0
     taken: int = 0
     refused: int = 0
-    refusals: int = 0  # that were told by themselves
+    refusals: int = 0  # that were reported by themselves
     origin: Origin = UNKNOWN
 
     @property
@@ -189,7 +189,7 @@ class TopicTable:
         return both
 
     def events(self, change: RowChange, now_ms: int) -> list[RuleEvent]:
-        """What there is to tell: of a table that changes all the time once a minute, with how much it was."""
+        """The pending reports: of a table that changes all the time once a minute, with how much it was."""
         pending = self._counted(change)
         room = max(0, REFUSED_TOLD_MAX - (0 if self._pending is None else self._pending.refusals))
         events = self._refusals(change.refused[:room], now_ms)

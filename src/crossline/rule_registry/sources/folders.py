@@ -34,7 +34,7 @@ _BYTES_MAX = 4_096
 
 def known_of(config: PipelineConfig) -> Known:
     """What the rules of a pipeline are checked against; its paths are joined to its folder."""
-    from crossline.settings.sinks import rule_topics  # noqa: PLC0415 - whoever has a pipeline has loaded it
+    from crossline.settings.sinks import rule_topics  # noqa: PLC0415 - whichever process has a pipeline has loaded it
     from crossline.settings.sources import ControlTopic  # noqa: PLC0415 - as above
 
     if isinstance(config.lists, ControlTopic):

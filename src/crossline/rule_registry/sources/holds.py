@@ -43,7 +43,7 @@ class HoldWish:
     """What somebody asks to be held: a key, until an instant, and why.
 
     ``rule_id``: as alerts of that rule hold, whose action it is. Else ``action``, on records of ``streams`` (none: of
-    all that have the fields of the key). ``asked_ms``: by the clock of whoever asks.
+    all that have the fields of the key). ``asked_ms``: by the clock of the caller.
     """
 
     hold_id: str

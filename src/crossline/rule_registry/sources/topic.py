@@ -1,7 +1,7 @@
 """A control topic as publications: the last message of each key, taken up in the order in which they came.
 
 A topic that is compacted has lost what came before the last message of a key, which the rule log has. What is not lost
-is taken up one after the other: of two publishers of one version the first one is right, whoever reads when.
+is taken up one after the other: of two publishers of one version the first one is right, whichever process reads when.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class TopicPublications:
         return dict(self._next)
 
     def take(self, files: Files) -> None:
-        """As of the protocol. A message that is about nothing is told once."""
+        """As of the protocol. A message that is about nothing is reported once."""
         if self._next is not None and _marks(files) == _marks(self._next):
             self._files, self._next = self._next, None
         self._files = {name: content for name, content in self._files.items() if not self._is_stray(name)}

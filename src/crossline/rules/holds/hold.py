@@ -75,7 +75,7 @@ def holds_of(rules: RuleSet, sources: Sources, defaults: Defaults) -> tuple[Rule
     """The rules that holds become, each as long as an active version of the held rule is in force.
 
     A version that is replaced holds on by the alerts that it gave, until the last of these is over. What people hold is
-    looked for at all times: whoever decides knows when.
+    looked for at all times: whichever process decides knows when.
     """
     spans: dict[str, list[tuple[int, int]]] = {}
     mine: dict[tuple[str, int], list[RuleVersion]] = {}

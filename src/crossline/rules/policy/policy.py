@@ -119,7 +119,7 @@ class Policy(_Model):
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """By which policy is decided, and what is told: ``every`` record's decision, or of those with hits.
+    """By which policy is decided, and what is reported: ``every`` record's decision, or of those with hits.
 
     ``sink_topic``: stands in each decision, for sinks with topics. ``folder``: where tasks write those of every record,
     in files that belong to ``pipeline``; None where all of them go the way of alerts.

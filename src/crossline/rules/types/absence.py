@@ -136,7 +136,7 @@ within: 2d
 
     @property
     def judges_again(self) -> bool:
-        """Nothing is told before all that may answer in time has come: no record changes it."""
+        """Nothing is reported before all that may answer in time has come: no record changes it."""
         return False
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> list[Finding]:

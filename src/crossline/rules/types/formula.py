@@ -96,7 +96,7 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
 
     @property
     def lists_records(self) -> bool:
-        """Whether ``emit_mode`` says so."""
+        """Whether ``emit_mode`` reports it."""
         return self.emit_mode == "window"
 
     def drawn(self, spec: StreamSpec) -> ThresholdLine | None:

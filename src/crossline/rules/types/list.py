@@ -55,7 +55,7 @@ conditions:
         node = parse_conditions(self.conditions)[0]
         given = node.parts if isinstance(node, AllOf) else (node,)
         if None in {self.field, self.list, self.operator}:
-            return Condition(AllOf(given))  # what could not be read is told already
+            return Condition(AllOf(given))  # what could not be read is reported already
         return Condition(AllOf((Leaf(self.field, self.operator, ListRef(self.list)), *given)))
 
     def stream_findings(self, name: str, spec: StreamSpec, lists: Collection[str] | None) -> _Findings:

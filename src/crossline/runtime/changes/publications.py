@@ -105,7 +105,7 @@ class RefusalTopic:
             self._told = 0
 
     def add(self, events: Sequence[RuleEvent]) -> None:
-        """Those among ``events``, which were logged, are to be told."""
+        """Those among ``events``, which were logged, are to be reported."""
         self._events += [event for event in events if event.event == "refused"]
 
     def send(self) -> None:
@@ -120,7 +120,7 @@ class RefusalTopic:
                 self._teller.post(number, str(event.source).encode(), orjson.dumps(event.as_dict()), headers)
 
     def close(self) -> None:
-        """Let go of the topic. What is not there yet is told at the next start."""
+        """Let go of the topic. What is not there yet is reported at the next start."""
         self._note_answers(self._teller.close())
 
     def _note_answers(self, answers: Mapping[int, str | None]) -> None:

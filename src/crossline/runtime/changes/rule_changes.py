@@ -88,7 +88,7 @@ class RuleChanges:
         self._circuit_breaker = CircuitBreaker(checkpoint, breaker)
         self._without_past = ""
         self._unscored: set[str] = set()
-        self._refused: set[_Name] = set()  # refusals that were told in this run
+        self._refused: set[_Name] = set()  # refusals that were reported in this run
         self._ahead: set[_Name] = set()  # those of them that are yet to be logged
         self._told = ""
 
@@ -108,7 +108,7 @@ class RuleChanges:
             self._look()
 
     def _check_policy(self) -> None:
-        """Rules come and go, so that a policy may name one that is not there: it is told, and asked for in vain."""
+        """Rules come and go, so that a policy may name one that is not there: it is reported, and asked for in vain."""
         deciding = self._configured.deciding
         ids = {version.rule.rule_id for version in self._rules.versions}
         missing = deciding.policy.unknown_rules(ids) if deciding is not None else []
@@ -153,7 +153,7 @@ class RuleChanges:
     def trip_breakers(self, batch_id: int, alerts: Sequence[Mapping[str, Any]]) -> None:
         """Have rules that flood judge as shadow, from just after what was judged; called inside ``judging``.
 
-        A batch is held where that cannot be logged: else what comes would go on to be told.
+        A batch is held where that cannot be logged: else what comes would go on to be reported.
         """
         trips = self._circuit_breaker.judged(batch_id, alerts, self._rules)
         while trips:
@@ -213,12 +213,12 @@ class RuleChanges:
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
-        """Whatever fails, the rules that are live stay live; it is told once, and tried again."""
+        """Whatever fails, the rules that are live stay live; it is reported once, and tried again."""
         try:
             yield
         except StoppedError:
             return
-        except Exception as error:  # noqa: BLE001 - as said
+        except Exception as error:  # noqa: BLE001 - as above
             if str(error) != self._told:
                 self._told = str(error)
                 log.error("rule changes could not be taken up; trying again", error=self._told)  # noqa: TRY400
@@ -227,7 +227,7 @@ class RuleChanges:
         """Read and check what changed, and log it."""
         if self._hold or not self._feed.changed():
             return
-        # While something waits, the next batch may read backfills too. What cannot be read now is told when it is
+        # While something waits, the next batch may read backfills too. What cannot be read now is reported when it is
         # needed.
         alone = self._feed.tables_alone
         if self._backfill is not None and not alone and not self._has_pending():

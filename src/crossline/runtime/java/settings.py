@@ -54,7 +54,7 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
 # On machines that we know nothing of. A container of YARN has its temporary folder below others with long names, and
 # the address of a socket has 107 bytes at most: no worker would start. Sockets have random names.
-ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as said
+ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as above
 
 
 def java_options(archive: str) -> str:
@@ -90,7 +90,7 @@ def base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         # Hadoop's local file system forks `chmod` for each checkpoint file: 45 ms each.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
-        # It has an idea of its own of the rights of files, whatever the process is told.
+        # It has an idea of its own of the rights of files, whatever the process is reported.
         "spark.hadoop.fs.permissions.umask-mode": f"{umask():03o}",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -24,7 +24,7 @@ from crossline.runtime.work.task import Task
 class MemoryJudge:
     """Judges the shards of one process, batch after batch; nothing is logged.
 
-    ``on_delta``: is given the level, the state and what a batch added to it, by whoever keeps that.
+    ``on_delta``: is given the level, the state and what a batch added to it, by the one that keeps that.
     """
 
     source: SnapshotSource

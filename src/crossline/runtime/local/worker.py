@@ -78,7 +78,7 @@ class Worker:
                     done: StageResult | StageFailure = self.run(asked)
                 except CrosslineError as error:
                     done = StageFailure(_sendable(error))
-                except Exception:  # noqa: BLE001 - whatever it is, it is told by the process that people see
+                except Exception:  # noqa: BLE001 - whatever it is, it is reported by the process that people see
                     done = StageFailure(RuntimeError(traceback.format_exc()))
                 connection.send(done)
 
@@ -143,7 +143,7 @@ def _sendable(error: CrosslineError) -> CrosslineError:
     """``error``, or, where it cannot be sent, its text as the nearest of its kinds that needs nothing else."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - whatever the reason, the text is told
+    except Exception:  # noqa: BLE001 - whatever the reason, the text is reported
         plain = next(kind for kind in type(error).__mro__ if kind.__module__ == CrosslineError.__module__)
         error = plain(str(error))
     return error

@@ -129,7 +129,7 @@ def _by_ivy(missing: Sequence[Pin], into: Path, progress: Progress) -> None:
 
 
 def ensure_jars(group: str, progress: Progress | None = None) -> list[Path]:
-    """The jars of ``group`` in the cache folder, fetched where missing; by default it says so on stderr.
+    """The jars of ``group`` in the cache folder, fetched where missing; by default it reports it on stderr.
 
     Raises PermanentError: no such group, a jar that is not the pinned one, no way to the registry, no Java.
     """

@@ -93,7 +93,7 @@ def session_for(config: Config) -> SparkSession:
 
 @dataclass(frozen=True, slots=True)
 class FeaturePipeline:
-    """Figures that a pipeline tells of every record, and judges nothing: what feeds them, and where they go."""
+    """Figures that a pipeline computes for every record, without judging: what feeds them, and where they go."""
 
     feed: FixedFeed
     sink: Sink

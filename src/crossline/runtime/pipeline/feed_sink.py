@@ -1,4 +1,4 @@
-"""The sink that tells the decision API of each batch: what it gave, and up to where records are in it."""
+"""The sink that reports each batch to the decision API: what it gave, and up to where records are in it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crossline.runtime.snapshot.spark_log import offsets_of
 
 FEED = "feed"  # the folder, in the checkpoint
 BATCHES_MAX, BYTES_MAX = 16_384, 256 << 20
-SPANS_MAX = 256  # of ingest time that are told apart in one file, the last ones
+SPANS_MAX = 256  # of ingest time that are distinguished in one file, the last ones
 LOGS_MAX = 64  # files of a source that are named in one file, the last ones
 _CHUNKS_BACK = 20_000  # that are looked at for those after a start
 _REVISION = b'"kind":"revision"'

@@ -112,7 +112,7 @@ class StoredCheckpoint(Checkpoint):
         return file_store(under(self.shown, "behind", name))
 
     def keep_feed(self, batch: int, data: bytes) -> None:
-        """Put it on the store, before anybody is told that the batch is done. Raises StoreUnavailableError."""
+        """Put it on the store, before anybody is reported that the batch is done. Raises StoreUnavailableError."""
         if self._feed is None:
             self._feed = FeedCopies(self._store, self._mirror.discard, batch)
         self._feed.add(batch, data)

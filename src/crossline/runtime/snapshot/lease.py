@@ -191,7 +191,7 @@ class Lease:
                 log.warning("the hold on the checkpoint could not be renewed; trying again", error=str(error))
 
     def _others_gone(self) -> list[Claim]:
-        """The claims there are, once it is known that whoever made them is dead."""
+        """The claims there are, once it is known that whichever process made them is dead."""
         seen: dict[str, tuple[int, float]] = {}
         while True:
             now_s = time.monotonic()

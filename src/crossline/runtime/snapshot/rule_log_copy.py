@@ -86,7 +86,7 @@ class RuleLogCopy:
         """
         self._tables.follow()
         if not self._path.exists() or self._path.stat().st_size == self._size:
-            return  # of one that was deleted, whoever writes it tells
+            return  # of one that was deleted, whichever process writes it tells
         with self._path.open("rb") as file:
             if not self._goes_on(file):
                 self._size = 0

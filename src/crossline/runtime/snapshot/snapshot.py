@@ -238,7 +238,7 @@ def read_snapshot(path: Path, raw: bytes | None = None) -> PlanSnapshot:
 
 
 def other_format(found: int) -> StateError:
-    """What is said of a checkpoint whose snapshot has format ``found``."""
+    """The text of a checkpoint whose snapshot has format ``found``."""
     return StateError(
         f"the checkpoint has a plan snapshot of format {found}; this crossline reads {FORMAT}. Go on with the version "
         "that wrote it, or move the checkpoint away: what the source still has is then judged again, and its alerts "

@@ -50,7 +50,7 @@ def _planned(checkpoint: str, batch: int) -> list[str]:
 
 
 def next_offsets(checkpoint: str, source: int) -> dict[str, Any] | None:
-    """Where reading of source number ``source`` goes on; None where nothing says so yet."""
+    """Where reading of source number ``source`` goes on; None where nothing reports it yet."""
     last = _newest(checkpoint, "commits")
     if last >= 0:
         return offsets_of(checkpoint, last)[source]

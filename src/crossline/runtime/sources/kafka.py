@@ -114,7 +114,7 @@ def kafka_reader(
             "subscribe": source.topic,
             "startingOffsets": source.starting,
             "maxOffsetsPerTrigger": str(records_max),
-            # A topic that lost records we had not read is an error to be told, not skipped over.
+            # A topic that lost records we had not read is an error to be reported, not skipped over.
             "failOnDataLoss": "true",
             **({"includeHeaders": "true"} if headers else {}),
         },

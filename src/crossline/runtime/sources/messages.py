@@ -36,7 +36,7 @@ def without_faults(
     if spec.headers:
         columns, wrong = header_columns(spec, rows.column(HEADERS))
         faults = {row: ("bad_header", detail) for row, detail in wrong.items()}
-    if spec.ingest_time is None:  # what lies ahead is told once it is known when the record was there
+    if spec.ingest_time is None:  # what lies ahead is reported once it is known when the record was there
         stamps = stamps_ms(rows)
         early = np.flatnonzero(stamps < TIME_MS_MIN).tolist()
         faults |= {row: ("time_out_of_range", _early(int(stamps[row]))) for row in early}

@@ -113,7 +113,7 @@ def wake_workers(session: SparkSession) -> None:
     """Have Spark start its Python daemon now, beside whatever else is being got ready.
 
     The daemon takes three seconds to load what workers need, and Java as long to plan its first query; the first batch
-    would wait for both. In a thread of its own; what goes wrong there goes wrong again, and is told, in that batch.
+    would wait for both. In a thread of its own; what goes wrong there goes wrong again, and is reported, in that batch.
     """
 
     def wake() -> None:

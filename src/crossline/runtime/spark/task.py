@@ -1,4 +1,4 @@
-"""What a task of Spark is told, and what it says of itself."""
+"""What a task of Spark is reported, and what it says of itself."""
 
 from __future__ import annotations
 

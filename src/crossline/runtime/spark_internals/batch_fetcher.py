@@ -137,12 +137,12 @@ class BatchFetcher:
         self._thread = self._batches = None
 
     def _serve(self) -> None:
-        # Java that ends in the midst is told of by whoever waits for the query, and once.
+        # Java that ends in the midst is told of by the one that waits for the query, and once.
         with suppress(Py4JError, OSError):
             while (batch := self._batches.next()) is not None:
                 try:
                     self._run.call(batch.frame(), batch.number())
-                except BaseException:  # noqa: BLE001 - told by the query
+                except BaseException:  # noqa: BLE001 - reported by the query
                     if self._stopping.is_set():
                         batch.stopped()
                     else:

@@ -51,7 +51,7 @@ def start_java(settings: Mapping[str, str]) -> None:
 def end_session(session: SparkSession) -> None:
     """Stop ``session`` and have the Java of this process end; no session can be made after it.
 
-    What Spark and its workers say of their own end is not told: whatever failed was told before.
+    What Spark and its workers say of their own end is not told: whatever failed was reported before.
     """
     made = started()
     if made is None:

@@ -116,7 +116,7 @@ class DecisionInput:
         self.take(orjson.loads(body))
 
     def take(self, body: Mapping[str, Any]) -> None:
-        """What is said of hits, as JSON values."""
+        """The text of hits, as JSON values."""
         for at, record, hit in body["hits"]:
             place: Place = tuple(at)
             which = place[1], place[5], place[4]

@@ -137,7 +137,7 @@ def _at_once(hit: Hit, later: Collection[str]) -> bool:
 
 
 def _of_alerts(hits: Iterable[Hit], alerts: Iterable[Mapping[str, Any]]) -> Iterator[SuppressionChange]:
-    """The hits that count, as their alerts tell of them."""
+    """The hits that count, as in their alerts."""
     for hit, alert in zip(hits, alerts, strict=True):
         counted = hit_of(alert)
         if counted is not None:
@@ -334,7 +334,7 @@ def _revised(
             )
             changed[which] = None
     found: list[Placed] = []
-    # In the order in which the records came that brought them about, whatever the order in which they are told.
+    # In the order in which the records came that brought them about, whatever the order in which they are reported.
     mine = [each for each in given.changes if each[1][0] == stream]
     mine.sort(key=lambda each: (each[0][1], each[0][0], each[3].because))
     for (_, which), group in groupby(mine, key=lambda each: (each[0][1], each[1])):

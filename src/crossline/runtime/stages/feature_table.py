@@ -1,6 +1,6 @@
-"""Figures that were told of a batch, from the shards that told them to one table: a row for each record.
+"""Figures of a batch, from the shards that computed them to one table: a row for each record.
 
-A shard of each key tells of its records. They are brought together at the record by where that stands: by chunk and
+A shard of each key computes those of its records. They are joined at the record by its position: by chunk and
 offset, which are numbers, so that it costs the same whatever ids and keys look like.
 """
 
@@ -95,7 +95,7 @@ def _figures(told: FeatureRows, met: StreamJoin | None) -> bytes:
 
 @dataclass(slots=True)
 class FeatureBatch:
-    """What was told of one batch, by all shards."""
+    """The feature rows of one batch, of all shards."""
 
     records: list[wire.WirePart] = field(default_factory=list)
     figures: list[wire.WirePart] = field(default_factory=list)

@@ -72,7 +72,7 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
     Decisions are in the order of their records.
 
     Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
-    without its bytes, and is told; ``fetchers`` None: nobody wants them.
+    without its bytes, and is reported; ``fetchers`` None: nobody wants them.
     """
     outcome = Outcome()
     alerts: list[dict[str, Any]] = []

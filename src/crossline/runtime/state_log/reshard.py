@@ -5,7 +5,7 @@ What is written lies in ``resharding`` and counts for nothing until it is whole 
 process that began it was killed. Until then the old logs are as they were.
 
 On a store nothing is renamed: the new logs are put into a folder of their own, whose name has the number of the driver
-that writes them, and count once a note says so, which is one put. Which folder counts is in the note always, so what
+that writes them, and count once a note reports it, which is one put. Which folder counts is in the note always, so what
 was begun and not finished, or finished and not cleared away, is nobody's.
 """
 

@@ -164,13 +164,13 @@ def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -
 
 
 def serve(connection: Connection) -> None:
-    """Run what is asked for until whoever asks is gone; what fails is left to Spark, which tells of it."""
+    """Run what is asked for until the caller is gone; what fails is left to Spark, which tells of it."""
     direct = InProcessWorker(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
     while True:
         asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
         try:
             rows = direct.run(asked)
-        except Exception as error:  # noqa: BLE001 - as said
+        except Exception as error:  # noqa: BLE001 - as above
             sys.stderr.write(f"a batch is left to Spark: {type(error).__name__}: {error}\n")
             rows = None
         if asked.ranges is not None:
@@ -178,6 +178,6 @@ def serve(connection: Connection) -> None:
 
 
 def main() -> None:
-    """Serve whoever had this process forked, at its standard input."""
+    """Serve whichever process had this process forked, at its standard input."""
     with suppress(EOFError, ConnectionError):  # it is also reset, where the end comes with something unread
         serve(Connection(0))

@@ -205,7 +205,7 @@ def _answer(connection: Connection) -> bytes:
     try:
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
         work.drop_unused()
-    except Exception as error:  # noqa: BLE001 - told by the worker, as if it had happened there
+    except Exception as error:  # noqa: BLE001 - reported by the worker, as if it had happened there
         return pickle.dumps(([], {}, _sendable(error)))
     return pickle.dumps((rows, watch.spent_ms, None))
 

@@ -33,7 +33,7 @@ _LENGTH = 8
 
 
 def serve(path: str) -> None:
-    """Fork for whoever asks at the socket ``path``, until the standard input ends."""
+    """Fork for each client at the socket ``path``, until the standard input ends."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made = os.path.join(os.path.dirname(path), "new")  # noqa: PTH118, PTH120 - no longer: names of sockets are short
     listening.bind(made)
@@ -64,7 +64,7 @@ def serve(path: str) -> None:
 
 
 def _go_on(connection: socket.socket) -> None:
-    """In the fork: become what was asked for; its exit code goes to whoever asked. Does not return."""
+    """In the fork: become what was asked for; its exit code goes to the client. Does not return."""
     code = 1
     try:
         asked = _become(connection)

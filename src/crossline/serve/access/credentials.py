@@ -50,7 +50,7 @@ class Credentials:
         self.tokens = tokens
 
     def at_once(self, header: bytes, now_ms: int) -> Principal | None:
-        """The principal, where nobody has to be asked: of a key, or of a token that was verified some moments ago."""
+        """The principal, where no question is needed: of a key, or of a token that was verified some moments ago."""
         credential = _credential(header)
         if credential is None or len(credential) > CREDENTIAL_BYTES_MAX:
             return None

@@ -30,7 +30,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProviderKey:
-    """A public key: its id, its kind (RSA, EC, OKP), the one algorithm that it is for, if it says so."""
+    """A public key: its id, its kind (RSA, EC, OKP), the one algorithm that it is for, if it reports it."""
 
     kid: str | None
     kind: str

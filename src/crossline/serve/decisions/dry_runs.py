@@ -65,6 +65,6 @@ class DryRunService:
         if whole.done():
             try:
                 mine.set_result(self._judging.peek(asked, whole.result()[number]))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the answer says so
+            except Exception as error:  # noqa: BLE001 - whatever it is, the answer reports it
                 mine.set_exception(error)
         return mine

@@ -72,7 +72,7 @@ class Dependencies:
     """What ``create_api`` is given.
 
     ``pipeline``: its file; ``config``: what stands in it, its paths joined to its folder. ``path``: the folder of
-    ``serve.path``, for what the routes keep themselves. What is None is answered with a problem that says so.
+    ``serve.path``, for what the routes keep themselves. What is None is answered with a problem that reports it.
     ``cases``, ``desk``: labels and cases, and what people do with cases, of one file. ``dead``: what was sent again of
     dead letters, and who sends. ``audit``: the file of the audit log. ``replicas``: how far behind each of them is.
     ``open_store``: opens the pipeline's store anew, in the thread that reads it. ``body_max``: most bytes of a request.

@@ -84,7 +84,7 @@ class Replicas:
         self.spent_ms = 0.0
 
     async def start(self) -> None:
-        """Listen, and start the followers; they are ready once ``lag`` says so."""
+        """Listen, and start the followers; they are ready once ``lag`` reports it."""
         self._folder = Path(tempfile.mkdtemp(prefix="crossline-replica-"))  # for this user alone
         self._setup = replace(self._setup, socket=str(self._folder / "socket"))
         self._server = await asyncio.start_unix_server(self._connected, self._setup.socket)

@@ -81,7 +81,7 @@ class SloSettings(Settings):
 
 
 def broker_streams(sources: Mapping[str, object], streams: Mapping[str, StreamSpec]) -> list[str]:
-    """The streams whose ingest time is a broker's clock: of them alone it can be told how old a record is."""
+    """The streams whose ingest time is a broker's clock: only for them the age of a record is known."""
     return [
         name
         for name, source in sources.items()

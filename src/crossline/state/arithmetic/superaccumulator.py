@@ -99,7 +99,7 @@ def wide_rounded(at: int, unit: int, n: int) -> Any:
             top = k
     if top < 0:
         return 0.0
-    # The 63 highest bits; the lowest of them also stands for all that are left out, so that halves are told apart.
+    # The 63 highest bits; the lowest of them also stands for all that are left out, so that halves are distinguished.
     first, second, third = load(at + 8 * top, LIMB), load(at + 8 * top - 8, LIMB), load(at + 8 * top - 16, LIMB)
     bits = math.frexp(np.float64(first))[1]
     digits = first << (63 - bits)

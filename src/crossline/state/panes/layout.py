@@ -1,6 +1,6 @@
 """The one declaration of the pane kernel's memory: a table of words, a slot for each key, blocks of a heap.
 
-What is declared how is told in ``state/memory/declarations.py``. Compiled functions take ``h``, the address of the
+What is declared how is reported in ``state/memory/declarations.py``. Compiled functions take ``h``, the address of the
 words. A slot holds where the key's records and panes are, its cursors, and what its lines remember. Records (sorted by
 clock, then ingest order, side by side in one block), keys and sketches are blocks of the heap; panes stand in chunks of
 a few, linked both ways, so that a key with few of them is small and one with many is never moved.

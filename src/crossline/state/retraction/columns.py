@@ -1,7 +1,7 @@
 """Columns that grow by rows and lose some now and then.
 
 In the builds that look up every load and store (``state/memory/access.py``) so does a column: a number of a row
-that is not there, below 0 too, is told with the column's name.
+that is not there, below 0 too, is reported with the column's name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The one declaration of what the table holds of each record: a column each, drawn in docs/kernel-memory.md.
 
-The table makes, grows, cuts and measures its columns by it, and a look-up beyond the rows there are is told by the
+The table makes, grows, cuts and measures its columns by it, and a look-up beyond the rows there are is reported by the
 column's name. Besides these there are the ids, and columns that a plan or a batch names: values and facts.
 """
 

@@ -114,7 +114,7 @@ def count_led(file: CaseFile, alert_id: str, decision: Mapping[str, Any]) -> Non
 
 
 def count_retracted(file: CaseFile, table: str, alert_id: str, *, retracted: bool) -> None:
-    """An alert was retracted, or reinstated; ``table``: ``alerts`` or ``asides``, where it already says so."""
+    """An alert was retracted, or reinstated; ``table``: ``alerts`` or ``asides``, where it already reports it."""
     kind = "kind" if table == "asides" else "'alert'"
     (row,) = file.rows(
         f"SELECT rule_id, rule_version, {kind} AS kind, event_ms, amount, currency, stream, record_id FROM {table} "  # noqa: S608 - our own names

@@ -56,7 +56,7 @@ def dead_routes(deps: Dependencies) -> APIRouter:
         """With their bytes, the first 2,048: as text (`raw`), or in base 64 where they are no UTF-8 (`raw_base64`).
 
         `counts`: by reason, of the latest 50,000; `counted_all`: there are no more. A page may have fewer than `limit`:
-        read on while there is a `next_cursor`. Where no sink can be read back, `missing` says so.
+        read on while there is a `next_cursor`. Where no sink can be read back, `missing` reports it.
         """
         only_known(request)
         return json_answer(letters_of(deps, reason, state, limit, cursor))

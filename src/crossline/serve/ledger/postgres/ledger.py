@@ -59,7 +59,7 @@ class PostgresLedger:
 
     Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more
     on another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds
-    what it left. Where there is no other connection either, ``OutcomeUnknownError`` says so of answers.
+    what it left. Where there is no other connection either, ``OutcomeUnknownError`` reports it of answers.
 
     Answers and then claims are two transactions here: stored answers are returned though the claims fail, which
     are ``pending`` then.
