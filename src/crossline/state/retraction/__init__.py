@@ -28,7 +28,7 @@ The steps, each a module:
    that windows reach back to. Where all is in order there is one variant, of the new rows.
 3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its
    own, and judged by the inner kernel in one call.
-4. What the hits of one variant and of the next differ by is what the record between them changed: it is emitted as alerts
+4. What the hits of one variant and of the next differ by is what the record between them changed: emitted as alerts
    and corrections (``evaluate/alerts/corrections.py``). For each row the table keeps the result of its last replay.
 
 So what stands is a function of the records that are held, by their order of time, and of no emitted hit.
