@@ -90,21 +90,29 @@ def test_no_more_rules_are_reported_apart_by_their_class() -> None:
 
 
 def test_the_classes_are_those_that_there_are() -> None:
-    assert {"FormulaPredicate", "SequencePredicate", "Line", "Pattern", "AbsenceSpacePlan", "PaneState"} <= kinds()
+    assert {
+        "FormulaPredicate",
+        "SequencePredicate",
+        "ComparisonPlan",
+        "SequencePlan",
+        "AbsenceSpacePlan",
+        "PaneState",
+    } <= kinds()
+    assert "PaneState" in kinds()
     assert {"HoldRule", "PredicateRule", "TableRule"} <= rules()
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "isinstance(x, Line)",
-        "isinstance(x, Line | Pattern)",
-        "isinstance(x, (int, spaces.Line))",
-        "match x:\n    case Line(version=1):\n        pass",
-        "type(x) is Line",
-        "{Line: 1}[type(x)]",
+        "isinstance(x, ComparisonPlan)",
+        "isinstance(x, ComparisonPlan | SequencePlan)",
+        "isinstance(x, (int, spaces.ComparisonPlan))",
+        "match x:\n    case ComparisonPlan(version=1):\n        pass",
+        "type(x) is ComparisonPlan",
+        "{ComparisonPlan: 1}[type(x)]",
     ],
 )
 def test_each_way_to_ask_is_seen(text: str) -> None:
-    assert asked(ast.parse(text), {"Line"}) == 1
+    assert asked(ast.parse(text), {"ComparisonPlan"}) == 1
     assert asked(ast.parse(text), {"Absence"}) == 0

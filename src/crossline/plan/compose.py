@@ -73,17 +73,13 @@ def compile_all(
         again = corrected_ms is not None and not reading.judged_once
         change = _change(rules, reading, probing=level == probing, again=again)
         met = None if reading.single else _stream_join(reading, sources)
-        beside = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
-        beside = [v for v in beside if not is_hold(v.rule)]  # what is late is as without them
+        joined = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
+        beside = [v for v in joined if not is_hold(v.rule)]  # what is late is as without them
         told = feature_queries.get(name, ())
         if met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
         mixed = len(_bases(reading, sources, bases)) > 1
-        tables = [
-            _table(v, sources, defaults)
-            for v in rules.versions
-            if name in v.rule.reading.judged and _is_feature_query_of(v)
-        ]
+        tables = [_table(v, sources, defaults) for v in rules.versions if _is_table_of(v, name)]
         given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
         origin = Origin(sources.base(reading.judged[0]), level, *given, clock=on.clock)
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
@@ -221,8 +217,8 @@ def _feature_queries(
     return found
 
 
-def _is_feature_query_of(version: RuleVersion) -> bool:
-    return isinstance(version.rule, TableRule)
+def _is_table_of(version: RuleVersion, name: str) -> bool:
+    return isinstance(version.rule, TableRule) and name in version.rule.reading.judged
 
 
 def _table(version: RuleVersion, sources: Sources, defaults: Defaults) -> Program:

@@ -179,11 +179,8 @@ class PredicateRule(Rule):
     def _read(self, figures: Iterable[FigureFields]) -> Reading:
         """What ``figures`` of one key are of."""
         read = super().reading
-        side_inputs = (figure.side_input(read.judges) for figure in figures)
-        return replace(
-            read,
-            side_inputs=tuple(sorted({side_input for side_input in side_inputs if side_input is not None}, key=str)),
-        )
+        found = {figure.side_input(read.judges) for figure in figures}
+        return replace(read, side_inputs=tuple(sorted((each for each in found if each is not None), key=str)))
 
     @property
     def reading(self) -> Reading:

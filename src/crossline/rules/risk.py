@@ -1,7 +1,7 @@
 """Risk scores as figures: the scores of the hits at an entity, each halved every half life.
 
 As figures they are of the hits of several rules, and of a decayed sum. Here is what is written, and what may not stand
-beside it; what a source of several rules' hits is stands in ``streams/reading.py`` and ``composition.py``.
+beside it; what a source of several rules' hits is stands in ``streams/inputs.py`` and ``composition.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Conditions: parsed from the rule's YAML into a frozen tree, checked against a stream's fields; never run as code.
 
-A list is AND; ``all``, ``any`` and ``not`` nest; a leaf is ``{field, operator, value}``. ``mask.py`` turns the tree
-into column masks, ``holds.py`` walks it record by record and is the naive twin.
+A list is AND; ``all``, ``any`` and ``not`` nest; a leaf is ``{field, operator, value}``. ``mask_program.py`` turns
+the tree into column masks; ``evaluation.py`` walks it record by record and is the naive twin.
 """
 
 from __future__ import annotations

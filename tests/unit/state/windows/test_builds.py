@@ -28,12 +28,12 @@ def run(build: dict[str, str], *arguments: str) -> str:
 @pytest.mark.timeout(900)  # compiled once, like the plain build
 def test_the_kernel_stays_within_its_memory() -> None:
     """Property tests, growth and compaction, with every load and store looked up."""
-    tests = [str(HERE / name) for name in ("test_random.py", "test_growth.py", "test_compact.py", "test_clocks.py")]
+    tests = [str(HERE / name) for name in ("test_random.py", "test_growth.py", "test_compaction.py", "test_clocks.py")]
     run(CHECKED, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
 
 
 def test_in_python_it_answers_the_same() -> None:
-    tests = [str(HERE / "test_worked.py"), str(HERE / "test_compact.py")]
+    tests = [str(HERE / "test_worked.py"), str(HERE / "test_compaction.py")]
     # Ten thousand records take half a minute so.
     slow = HERE / "test_worked.py::test_evicted_keys_and_records_are_gone_and_memory_is_given_back"
     tests += ["--deselect", str(slow.relative_to(ROOT))]

@@ -17,7 +17,7 @@ UNKNOWN: Any = "mode"
 
 def test_windows_know_no_such_aggregate() -> None:
     plan = count_plan(10, line(threshold=3))
-    object.__setattr__(plan, "groups", (AggregateSpec(0, -1, UNKNOWN),))
+    object.__setattr__(plan, "aggregates", (AggregateSpec(0, -1, UNKNOWN),))
     with pytest.raises(ValueError, match="mode is not defined on windows of records"):
         windows.check(plan)
     with pytest.raises(ValueError, match="mode is not defined on windows of records"):
