@@ -19,7 +19,7 @@ from chaos.faults import KINDS, drawn, possible
 from chaos.parts.api import ASKS_PER_S
 from chaos.parts.services import serving
 from chaos.pipeline import Settings
-from chaos.told.report import api_text, findings_table, write
+from chaos.results.report import api_text, findings_table, write
 from crossline.runtime.machine.temporary_folders import own_folder_for
 
 ROOT = Path(__file__).parent.parent

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from chaos.lag_probe import Watching
 from chaos.load.producer import Load
-from chaos.watching import Watching
 
 FIRST_PER_S, GROWTH = 1_000.0, 1.4
 STEP_S = 8.0

@@ -14,19 +14,19 @@ import psutil
 from confluent_kafka import KafkaException
 
 from chaos.calibration import Peak, calibrated
-from chaos.count.answering import RECEIPTS, Answering, answering_of
-from chaos.count.contents import all_contents, arrived
-from chaos.count.hanging import mended
-from chaos.count.judging import Expected, Sorter, compare, expected_of
-from chaos.count.ledger import Finding
+from chaos.checks.alert_check import Expected, Sorter, compare, expected_of
+from chaos.checks.api_report import RECEIPTS, Answering, answering_of
+from chaos.checks.contents import all_contents, arrived
+from chaos.checks.ledger import Finding
+from chaos.checks.open_transactions import mended
 from chaos.faults import AT_ONCE, OF_THE_REGISTRY, Fault
+from chaos.lag_probe import Watching
 from chaos.load.producer import Load
 from chaos.parts.api import ASKS_PER_S, REVISED_S, Api, write_keys
 from chaos.parts.services import Services
 from chaos.parts.supervised import Start, Supervised
 from chaos.pipeline import ALERTS, DEAD, DECISIONS, Settings, write_pipeline
 from chaos.strikes import Striker
-from chaos.watching import Watching
 
 LOOK_S = 0.1
 START_S_MAX = 900.0  # also on a machine that does much else

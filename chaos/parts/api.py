@@ -72,7 +72,7 @@ class Api:
         settings |= {"accounts": self.accounts, "per_s": self.per_s}
         with (self.served.root / CALLER_LOG).open("ab") as log:
             self._asker = subprocess.Popen(
-                [sys.executable, "-m", "chaos.asking.asker", json.dumps(settings)],
+                [sys.executable, "-m", "chaos.api_load.caller", json.dumps(settings)],
                 cwd=ROOT,
                 env={**os.environ},
                 stdin=subprocess.PIPE,

@@ -13,13 +13,13 @@ from typing import Any
 
 import orjson
 import pytest
-from chaos.asking.notes import FIRST, Answer, Ask, Notes, asked_id, read_notes
-from chaos.asking.pace import BEAT_S, Pace
-from chaos.count.answering import figures
-from chaos.count.answers import Facts, Kept, findings_of, kept_in
-from chaos.count.contents import Arrived
-from chaos.count.judging import ACCEPTED, IN_TIME, Sorter
-from chaos.count.ledger import Finding
+from chaos.api_load.request_log import FIRST, Answer, Ask, Notes, asked_id, read_notes
+from chaos.api_load.scheduling_delay import BEAT_S, Pace
+from chaos.checks.alert_check import ACCEPTED, IN_TIME, Sorter
+from chaos.checks.answers import Facts, Kept, findings_of, kept_in
+from chaos.checks.api_report import figures
+from chaos.checks.contents import Arrived
+from chaos.checks.ledger import Finding
 from chaos.load.log import Log, digest_of, record_of
 
 ASKS, TOPIC, DECIDED, KEPT, SETTLED, REFUSED = (

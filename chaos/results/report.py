@@ -14,7 +14,7 @@ from typing import Any
 from bench.report import commit, machine, percentile, table_text, versions
 
 from chaos.drill import Outcome, Passed
-from chaos.told.plot import Band, Panel, svg
+from chaos.results.plot import Band, Panel, svg
 
 POINTS_MAX = 20_000  # of a series in the report
 TAIL_S = 2.0  # behind the last fault, in the figures of quiet spans

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos.asking import asker as asking
-from chaos.asking.asker import Asker
-from chaos.asking.notes import Ask, Notes, asked_id, read_notes
+from chaos.api_load.caller import Asker
+from chaos.api_load.request_log import Ask, Notes, asked_id, read_notes
 
 from crossline.client import ConflictError, Decision
 
@@ -42,8 +41,8 @@ class Api:
 @pytest.fixture
 def asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Ask]:
     for name in ("AGAIN_S", "AGAIN_S_MAX"):
-        monkeypatch.setattr(asking, name, 0.0)
-    monkeypatch.setattr(asking, "PAUSE_S", (0.0, 0.0))
+        monkeypatch.setattr(calling, name, 0.0)
+    monkeypatch.setattr(calling, "PAUSE_S", (0.0, 0.0))
 
     async def ask() -> None:
         api = Api()

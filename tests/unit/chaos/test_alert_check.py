@@ -10,12 +10,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from chaos.count.contents import Arrived, Contents
-from chaos.count.judging import Expected, Sorter, of_sink, wanted
-from chaos.count.ledger import CHUNK, Finding, Ledger
+from chaos.checks.alert_check import Expected, Sorter, of_sink, wanted
+from chaos.checks.contents import Arrived, Contents
+from chaos.checks.ledger import CHUNK, Finding, Ledger
 from chaos.faults import KINDS, OF_THE_API, drawn, possible
 from chaos.load.log import Log, Sent, digest_of, id_of
-from chaos.told.plot import Band, Panel, svg
+from chaos.results.plot import Band, Panel, svg
 
 ALERTS = [{"alert_id": f"a{number}", "value": number, "detected_at": "then"} for number in range(3)]
 DECISIONS: list[dict[str, Any]] = [

@@ -18,10 +18,10 @@ from typing import Any
 
 import orjson
 
-from chaos.asking.notes import FIRST, Ask, asked_id
-from chaos.count.contents import Body, read_topic
-from chaos.count.judging import DECIDED, IN_TIME
-from chaos.count.ledger import Finding
+from chaos.api_load.request_log import FIRST, Ask, asked_id
+from chaos.checks.alert_check import DECIDED, IN_TIME
+from chaos.checks.contents import Body, read_topic
+from chaos.checks.ledger import Finding
 from chaos.load.log import record_of
 from chaos.pipeline import DECISIONS, SERVED
 from crossline.basics.times import parse_instant_ms

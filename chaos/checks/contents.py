@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from dev.services.postgres import LocalPostgres
 from dev.services.redis import LocalRedis
 
-from chaos.count.ledger import chunked
+from chaos.checks.ledger import chunked
 from chaos.load.log import digest_of
 from chaos.load.producer import NUMBER_HEADER
 from chaos.parts.services import Services

@@ -17,8 +17,8 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from chaos.count.contents import Arrived, Body, Contents, Place, lines
-from chaos.count.ledger import CHUNK, EXAMPLES, Entry, Finding, Ledger
+from chaos.checks.contents import Arrived, Body, Contents, Place, lines
+from chaos.checks.ledger import CHUNK, EXAMPLES, Entry, Finding, Ledger
 from chaos.load.log import Log, id_of, record_of
 from chaos.pipeline import ALLOWED_LATENESS_MS, ID, IN_TIME_MS, INGEST, write_replay
 

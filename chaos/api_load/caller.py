@@ -1,6 +1,6 @@
 """The caller, a process of its own: asks in an open loop, as a payment system does, and notes what it was answered.
 
-``python -m chaos.asking.asker JSON``. Lines of JSON on its standard input have its clock wrong for a while; the end
+``python -m chaos.api_load.caller JSON``. Lines of JSON on its standard input have its clock wrong for a while; the end
 of the input ends it, once all that it asked about is answered.
 """
 
@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import orjson
 
-from chaos.asking.notes import Answer, Ask, Notes, Why, asked_id
-from chaos.asking.pace import Pace
+from chaos.api_load.request_log import Answer, Ask, Notes, Why, asked_id
+from chaos.api_load.scheduling_delay import Pace
 from chaos.load.producer import KINDS, SKEW
 from chaos.pipeline import ID, STREAM
 from crossline.client import ApiError, AsyncClient, Decision

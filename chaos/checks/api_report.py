@@ -10,10 +10,10 @@ from typing import Any
 
 from bench.report import percentile
 
-from chaos.asking.notes import Ask, read_notes
-from chaos.count.answers import Facts, chained, decided_on, findings_of, judged_again, kept_in
-from chaos.count.judging import Sorter
-from chaos.count.ledger import Finding
+from chaos.api_load.request_log import Ask, read_notes
+from chaos.checks.alert_check import Sorter
+from chaos.checks.answers import Facts, chained, decided_on, findings_of, judged_again, kept_in
+from chaos.checks.ledger import Finding
 from chaos.load.log import id_of
 from chaos.parts.api import Api
 from chaos.parts.supervised import Start
