@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos.api_load import caller as calling
 from chaos.api_load.caller import Asker
 from chaos.api_load.request_log import Ask, Notes, asked_id, read_notes
 
