@@ -23,11 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from crossline.runtime.machine.temp import own_folder_for
-
 from bench.report import Report
 from bench.runs import ROOT, as_installed
 from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.machine.temporary_folders import own_folder_for
 
 TX = ROOT / "examples" / "tx"
 RECORDS = 10_000

@@ -82,13 +82,13 @@ HERE = "127.0.0.1:8080"
 
 
 def curl_lines() -> list[str]:
-    """As they stand on the page: one begins with its name, and goes on until the quotes are closed."""
+    """As they stand on the page: one begins with its name, or waits for it, and goes on until the quotes are closed."""
     commands: list[str] = []
     for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
         for line in block.splitlines():
             if commands and commands[-1].count("'") % 2:
                 commands[-1] += f"\n{line}"
-            elif line.startswith("curl "):
+            elif line.startswith(("curl ", "until curl ")):
                 commands.append(line)
     return commands
 

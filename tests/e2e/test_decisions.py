@@ -61,7 +61,7 @@ def test_decisions_of_a_run_that_is_ended_in_the_midst(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[str] = []
-    for name in ("wide", "narrow"):
+    for name in ("in_stages", "in_one_task"):
         plan = getattr(flow, name)
         noted = lambda *given, name=name, plan=plan: (plans.append(name), plan(*given))[1]  # noqa: E731
         monkeypatch.setattr(f"crossline.runtime.pipeline.batches.{name}", noted)
@@ -110,7 +110,7 @@ def test_decisions_of_a_run_that_is_ended_in_the_midst(
     assert before == {each.record_id for each in wanted[:known] if each.reasons}
     assert {each.decision for each in wanted} == {"allow", "review", "step_up", "block"}
     assert len({each["rules_digest"] for each in stored}) == 1
-    assert {"wide", "narrow"} == set(plans)
+    assert {"in_stages", "in_one_task"} == set(plans)
 
     (tmp_path / "policy.yaml").write_text(yaml.safe_dump({**changed, "score": "sum"}))
     with pytest.raises(UsageError, match="version 4 has decided before, with another content"):

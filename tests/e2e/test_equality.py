@@ -147,7 +147,7 @@ def test_files_that_come_one_by_one_give_the_same(
                 running.until_read(given + piece.count(b"\n"))
                 given += piece.count(b"\n")
             given = 0
-    assert set(plans) == ({"wide"} if narrow_records < 0 else {"wide", "narrow"})
+    assert set(plans) == ({"in_stages"} if narrow_records < 0 else {"in_stages", "in_one_task"})
     assert project.alerts() == drained.alerts()
     assert project.dead() == drained.dead()
     assert project.late() == drained.late()

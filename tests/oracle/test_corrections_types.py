@@ -127,9 +127,12 @@ CASES: dict[str, Case] = {
 }
 
 
+EVERY = {"anomaly", "geo_velocity", "model"}  # types that emit at every hit unless ``emit`` says otherwise
+
+
 def scan(case: Case, made: Sequence[Record], allowed_ms: int) -> list[tuple[Any, ...]]:
     """What its alerts say, of records in the order in which they are judged; those later than allowed are left out."""
-    every = case.body.get("emit", "every" if case.body["rule_type"] in {"geo_velocity", "model"} else "on_crossing")
+    every = case.body.get("emit", "every" if case.body["rule_type"] in EVERY else "on_crossing")
     window_ms, reported, seen = 4000, list[tuple[Any, ...]](), list[Record]()
     before: dict[str, tuple[bool, int]] = {}
     for record in made:

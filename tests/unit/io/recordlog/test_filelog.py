@@ -238,7 +238,7 @@ WRITER = """
 import asyncio, sys
 import orjson
 from crossline.io.recordlog.filelog import FileRecordLog
-from crossline.basics.streams.api_record import Asked
+from crossline.basics.streams.api_record import SubmittedRecord
 
 async def main(folder, first):
     log = FileRecordLog(folder, "id", 20_000)
@@ -252,7 +252,7 @@ async def main(folder, first):
 
 def asked(number):
     raw = orjson.dumps({"id": f"r{number}", "padding": "x" * (number % 500)})
-    return Asked(number, "payments", f"r{number}", raw, "", 0)
+    return SubmittedRecord(number, "payments", f"r{number}", raw, "", 0)
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
