@@ -41,7 +41,8 @@ def test_it_ends_where_the_demo_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, os, signal\n"
         "from crossline.cli.demo.other_kernels import OtherKernels\n"
-        "waits = 'from crossline.runtime.machine.lifeline import watched_lifeline\\nimport time\\nwith watched_lifeline(): time.sleep(600)'\n"
+        "waits = 'from crossline.runtime.machine.lifeline import watched_lifeline\\nimport time\\n'\n"
+        "waits += 'with watched_lifeline(): time.sleep(600)'\n"
         "kernels = OtherKernels([sys.executable, '-c', waits])\n"
         "kernels.begin()\n"
         "print(kernels.process_id, flush=True)\n"
