@@ -196,7 +196,6 @@ def compile_stream(
     queries = [(v, change(v, p) if change else p) for v, p in of.feature_queries]
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + queries
-    stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
     carried = _carried(of, programs)
     feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
     lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
@@ -221,7 +220,7 @@ def compile_stream(
         stream=name,
         spec=spec,
         state_stores=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
-        stateless=stateless,
+        stateless=tuple(_stateless(*each, of) for each in judged if each[1].verdict is None),
         conditions=conditions,
         accounting_store=accounting_store,
         lateness=lateness,

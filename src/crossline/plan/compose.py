@@ -67,30 +67,19 @@ def compile_all(
         on = clocked.get(name) or _OnClock(name, None, plain)
         reading = read.get(name) or Reading((on.stream,))
         here = {v.rule.rule_id for v in on.rules.versions if v.rule.reading.name == reading.name}
-        mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
-        level = sources.level_of(reading)
+        origin = _origin(name, reading, rules, sources, defaults, bases)
         corrected_ms = _corrected_by(reading, corrected)
         again = corrected_ms is not None and not reading.judged_once
-        change = _change(rules, reading, probing=level == probing, again=again)
-        met = None if reading.single else _stream_join(reading, sources)
-        joined = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
-        beside = [v for v in joined if not is_hold(v.rule)]  # what is late is as without them
-        if met is not None:
-            scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
-        mixed = len(_bases(reading, sources, bases)) > 1
-        tables = [_table(v, sources, defaults) for v in rules.versions if _is_table_of(v, name)]
-        origin = Origin(
-            base=sources.base(reading.judged[0]),
-            level=level,
-            carried=mine,
+        change = _change(rules, reading, probing=origin.level == probing, again=again)
+        if origin.met is not None:
+            scored |= {each.removeprefix(RULE) for each in chain(*origin.met.members.values())}
+        origin = replace(
+            origin,
+            carried={rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here},
             corrected_ms=corrected_ms,
-            met=met,
-            beside=beside,
             feature_queries=feature_queries.get(name, ()),
             scored=scored,
             order=order,
-            mixed=mixed,
-            tables=tables,
             clock=on.clock,
         )
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
@@ -101,6 +90,26 @@ def compile_all(
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
     _assign_clocks(plans, clocked.values(), defaults)
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
+
+
+def _origin(
+    name: str,
+    reading: Reading,
+    rules: RuleSet,
+    sources: Sources,
+    defaults: Defaults,
+    bases: dict[str, set[str]],
+) -> Origin:
+    """The origin of plan ``name`` as far as ``rules`` and their sources decide it; ``bases``: those found so far."""
+    joined = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
+    return Origin(
+        base=sources.base(reading.judged[0]),
+        level=sources.level_of(reading),
+        met=None if reading.single else _stream_join(reading, sources),
+        beside=[v for v in joined if not is_hold(v.rule)],  # what is late is as without them
+        mixed=len(_bases(reading, sources, bases)) > 1,
+        tables=[_table(v, sources, defaults) for v in rules.versions if _is_table_of(v, name)],
+    )
 
 
 def _assign_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], defaults: Defaults) -> None:
