@@ -301,7 +301,9 @@ def spec_read(stream: str, figures: Iterable[FigureFields], streams: Mapping[str
 def feature_query(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) -> RuleSet:
     """The feature queries of ``figures``, as rules with the ids ``figures-0``, ``figures-1`` and so on.
 
-    Figures with the same stream, key, resolution, side input and clock share one. ``taken``: the ids of rules that stand beside them.
+    Figures with the same stream, key, resolution, side input and clock share one.
+
+    ``taken``: the ids of rules that stand beside them.
     """
     together: dict[tuple[Any, ...], dict[str, FigureFields]] = {}
     for each in figures:
