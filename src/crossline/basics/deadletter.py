@@ -1,4 +1,4 @@
-"""A record that could not be taken in."""
+"""A record that could not be read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be taken in: why, where, and its bytes.
+    """A record that could not be read: the reason, its position, and its bytes.
 
     ``partition`` names the log (a topic-partition or a file), ``offset`` the position in it (Kafka offset, byte
     offset of the line, or row number). ``raw`` is None where the bytes are fetched from the source at delivery.

@@ -67,7 +67,7 @@ class _Door(JITCodeLibrary):  # type: ignore[misc]
         super()._optimize_final_module()
 
     def _get_module_for_linking(self) -> Any:
-        """What is defined here, by name, with nothing in it: nobody is linked of it."""
+        """What is defined here, by name, with empty bodies: nothing is linked from it."""
         self._ensure_finalized()
         if self._shared_module is None:
             names = [each.name for each in self._final_module.functions if not each.is_declaration]

@@ -88,7 +88,7 @@ def format_duration(ms: int) -> str:
 
 
 def rounded_duration(ms: float) -> str:
-    """``ms`` to three digits in the unit that fits, as is said of a time that nobody wrote: 93 days, 3.5 h, 1.5 s."""
+    """``ms`` to three digits in the unit that fits, for computed times: 93 days, 3.5 h, 1.5 s."""
     for unit, name, least in (("d", "days", 2), ("h", "h", 2), ("m", "min", 2), ("s", "s", 1)):
         if abs(ms) >= least * _UNIT_MS[unit]:
             count = ms / _UNIT_MS[unit]

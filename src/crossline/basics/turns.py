@@ -22,5 +22,5 @@ def compile_in(turn: Turn) -> None:
 
 
 def turn_of() -> Turn | None:
-    """What to compile in; None: nobody said."""
+    """The turn to compile in; None: none was set."""
     return _turn[0] if _turn else None

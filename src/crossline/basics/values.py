@@ -45,7 +45,7 @@ class Records:
     ``ids``: string array, no nulls. ``event_ms``: int64[n]. ``ingest_ms``: int64[n], or None when ingest time is the
     running maximum of event time (resolved where the log is seen whole). ``offsets``: int64[n], strictly increasing
     in ``partition`` (but for ``spans``). ``fields``: dotted field name -> array of length n (string, int64, float64,
-    bool; a timestamp is int64 epoch ms; list fields pa.list_); made when it is asked for, as most are by nobody.
+    bool; a timestamp is int64 epoch ms; list fields pa.list_); made on demand, as most are never read.
     ``reached_ms``: int64[n], the highest ingest time of the log up to each, where these are not all of its records.
 
     ``spans``: a record whose fields depend on an ingest time that is not known yet stands here once for each of the

@@ -45,10 +45,10 @@ from crossline.rules.ruleset import RuleSet, RuleVersion
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    """A state store with the lines judged on it.
+    """A state store, and the plan of the predicates judged on it.
 
-    ``versions[i]`` is the rule version of line i of ``kernel.judging``, once for each span of time in which it is in
-    force. ``facts``: the fields that formulas read, those told with figures, and those that hits carry for other rules.
+    ``versions[i]`` is the rule version of predicate i of ``plan.judging``, once for each span of time in which it is in
+    force. ``facts``: the fields that formulas read, that feature rows have, and that hits carry for other rules.
     """
 
     state_store: StateStore
@@ -89,7 +89,7 @@ class StreamPlan:
 
     Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
-    ``corrected``: whether records of it may be taken back: hits of a rule that judges again.
+    ``corrected``: whether its records may be retracted: hits of a rule that judges again.
     ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
     one after the other. ``mixed``: whether what may change its answers is of several of these. ``clock``: that of the
     stream that its rules go by, in the place of event time; its records are reported in the stream's own plan, where
@@ -143,10 +143,10 @@ class StreamPlan:
 class Origin:
     """What a stream comes from, and what others need of its hits; see ``StreamPlan``.
 
-    ``corrected_ms``: how late a record may be that takes hits back; None: none does.
+    ``corrected_ms``: how late a record may be that retracts hits; None: none does.
     ``beside``: rule versions that judge its records where those of other streams meet them.
-    ``feature_queries``: what is told of its records for rules that judge them by another key. ``scored``: the rules
-    whose hits are part of risk scores. ``tables``: what is computed for its records as tables of figures. ``order``,
+    ``feature_queries``: figures of its records for rules that judge them by another key. ``scored``: the rules
+    whose hits are part of risk scores. ``tables``: tables of figures over its records. ``order``,
     ``mixed``: see ``StreamPlan``.
     """
 
@@ -164,8 +164,8 @@ class Origin:
     clock: str | None = None
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What the plan says of it as it is."""
+    def plan_fields(self) -> dict[str, Any]:
+        """The fields that the plan takes over unchanged."""
         return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed", "clock")}
 
 
@@ -192,14 +192,14 @@ def compile_stream(
         spec = wide_spec(spec, of.met.reading)
     if of.clock is not None:
         spec = clock_spec(spec)
-    lines, corrected = [(v, change(v, p) if change else p) for v, p in of.feature_queries], of.corrected_ms is not None
+    corrected = of.corrected_ms is not None
+    queries = [(v, change(v, p) if change else p) for v, p in of.feature_queries]
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
-    windowed = [(version, program) for version, program in judged if program.verdict is not None] + lines
-    stateless = tuple(_stateless(*each, of) for each in judged if each[1].verdict is None)
+    windowed = [(version, program) for version, program in judged if program.verdict is not None] + queries
     carried = _carried(of, programs)
     feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
     lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
-    conditions = {c.canonical: c for _, program in (*programs, *lines) for c in program.conditions if c.canonical}
+    conditions = {c.canonical: c for _, program in (*programs, *queries) for c in program.conditions if c.canonical}
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:
@@ -220,14 +220,14 @@ def compile_stream(
         stream=name,
         spec=spec,
         state_stores=tuple(_finish(d, () if of.clock is None else (EVENT,)) for d in drafts),
-        stateless=stateless,
+        stateless=tuple(_stateless(*each, of) for each in judged if each[1].verdict is None),
         conditions=conditions,
         accounting_store=accounting_store,
         lateness=lateness,
         programs={(v.rule.rule_id, v.rule.version): program for v, program in programs},
         corrected=corrected,
         copies=copies,
-        **{**of.said, "carried": carried},
+        **{**of.plan_fields, "carried": carried},
     )
 
 
@@ -251,12 +251,12 @@ def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
     scored = of.level == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
     bounds = [ms for ms in (program.feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     return Stateless(
-        version,
-        program.feed.condition.canonical,
-        min(bounds) if bounds else None,
-        program.evidence.fields,
-        program.feed.allowed_lateness_ms if scored else None,
-        program.entity,
+        version=version,
+        condition=program.feed.condition.canonical,
+        judge_lateness_ms=min(bounds) if bounds else None,
+        shown_fields=program.evidence.fields,
+        scored_after_ms=program.feed.allowed_lateness_ms if scored else None,
+        key_fields=program.entity,
     )
 
 
@@ -268,7 +268,7 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
     draft.programs.append(program)
     draft.versions.setdefault(name, []).append(version)
     span = (version.effective_from_ms, version.effective_until_ms)
-    entry = partial(filter_of_step, draft, program, spec)
+    number_of = partial(filter_of_step, draft, program, spec)
     if len(draft.versions[name]) > 1:
         # In force again after a pause, or under another status: it goes on from what it remembers.
         draft.lines = [_prolonged(each, name, span) for each in draft.lines]
@@ -279,9 +279,9 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
     elif program.formula is not None:
         draft.formulas.append(formula_of(draft, version, program, program.formula, spec))
     elif program.sequence is not None:
-        draft.patterns.append(sequence_of(version, program, program.sequence, entry))
+        draft.patterns.append(sequence_of(version, program, program.sequence, number_of))
     elif program.absence is not None:
-        draft.absences.append(absence_of(version, program, program.absence, entry))
+        draft.absences.append(absence_of(version, program, program.absence, number_of))
     elif program.query is not None:
         draft.feature_queries.append(feature_query_of(draft, version, program, program.query, spec))
     elif program.comparison is not None:
@@ -326,11 +326,11 @@ def _accounting_stores(
             ),
             lambda number: copies_state_store(stream, (spec.id,) if fields is None else fields, number, copies_ms),
         )
-    told = accounting_store or copies
-    assert told is not None  # noqa: S101 - of all rules some are on one of the clocks, or there are none
+    accounting = accounting_store or copies
+    assert accounting is not None  # noqa: S101 - of all rules some are on one of the clocks, or there are none
     drafts[:] = [each for each in drafts if each is accounting_store or each is copies or not each.idle]
     numbers = {id(draft): number for number, draft in enumerate(drafts)}
-    return numbers[id(told)], None if copies is None else numbers[id(copies)]
+    return numbers[id(accounting)], None if copies is None else numbers[id(copies)]
 
 
 def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:

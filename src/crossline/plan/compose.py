@@ -41,7 +41,7 @@ def compile_all(
 ) -> dict[str, StreamPlan]:
     """The plans by name, of streams first, then of hits by their level.
 
-    Hits that nobody reads have none, nor have those of a rule that is not there; a rule whose fields the hits have no
+    Hits without a reader have none, nor have those of a rule that is not there; a rule whose fields the hits have no
     more is left out. ``probing``: rules that look back and are judged at this level alert at every record that they
     have a figure at, or that takes a step; no level above it is judged (0: none). ``holding``: there are decisions that
     alerts may hold.
@@ -67,21 +67,21 @@ def compile_all(
         on = clocked.get(name) or _OnClock(name, None, plain)
         reading = read.get(name) or Reading((on.stream,))
         here = {v.rule.rule_id for v in on.rules.versions if v.rule.reading.name == reading.name}
-        mine = {rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here}
-        level = sources.level_of(reading)
+        origin = _origin(name, reading, rules, sources, defaults, bases)
         corrected_ms = _corrected_by(reading, corrected)
         again = corrected_ms is not None and not reading.judged_once
-        change = _change(rules, reading, probing=level == probing, again=again)
-        met = None if reading.single else _stream_join(reading, sources)
-        joined = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
-        beside = [v for v in joined if not is_hold(v.rule)]  # what is late is as without them
-        told = feature_queries.get(name, ())
-        if met is not None:
-            scored |= {each.removeprefix(RULE) for each in chain(*met.members.values())}
-        mixed = len(_bases(reading, sources, bases)) > 1
-        tables = [_table(v, sources, defaults) for v in rules.versions if _is_table_of(v, name)]
-        given = (mine, corrected_ms, met, beside, told, scored, order, mixed, tables)
-        origin = Origin(sources.base(reading.judged[0]), level, *given, clock=on.clock)
+        change = _change(rules, reading, probing=origin.level == probing, again=again)
+        if origin.met is not None:
+            scored |= {each.removeprefix(RULE) for each in chain(*origin.met.members.values())}
+        origin = replace(
+            origin,
+            carried={rule_id: tuple(fields) for rule_id, fields in carried.items() if rule_id in here},
+            corrected_ms=corrected_ms,
+            feature_queries=feature_queries.get(name, ()),
+            scored=scored,
+            order=order,
+            clock=on.clock,
+        )
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
         spec = sources.of_reading(reading)
         plan = plans[name] = compile_stream(on.rules, name, spec, mode, layout, change=change, of=origin)
@@ -92,8 +92,28 @@ def compile_all(
     return dict(sorted(plans.items(), key=lambda each: each[1].level))
 
 
+def _origin(
+    name: str,
+    reading: Reading,
+    rules: RuleSet,
+    sources: Sources,
+    defaults: Defaults,
+    bases: dict[str, set[str]],
+) -> Origin:
+    """The origin of plan ``name`` as far as ``rules`` and their sources decide it; ``bases``: those found so far."""
+    joined = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
+    return Origin(
+        base=sources.base(reading.judged[0]),
+        level=sources.level_of(reading),
+        met=None if reading.single else _stream_join(reading, sources),
+        beside=[v for v in joined if not is_hold(v.rule)],  # what is late is as without them
+        mixed=len(_bases(reading, sources, bases)) > 1,
+        tables=[_table(v, sources, defaults) for v in rules.versions if _is_table_of(v, name)],
+    )
+
+
 def _assign_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], defaults: Defaults) -> None:
-    """Have the plans of streams know what rules on each of their other clocks take."""
+    """Give the plans of streams the lateness of the rules on each of their other clocks."""
     for on in clocked:
         if on.clock is not None:
             known = {**plans[on.stream].clocks, on.clock: _taken_on(on, defaults)}
@@ -136,7 +156,7 @@ def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
 
 
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
-    """The rules whose hits may be taken back, and how late a record may be that does so.
+    """The rules whose hits may be retracted, and how late a record may be that retracts them.
 
     Those are the rules that judge again, and those that read their hits; no rule of risk scores.
     """
@@ -152,7 +172,7 @@ def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str
 
 
 def _corrected_by(reading: Reading, corrected: Mapping[str, int]) -> int | None:
-    """How late a record may be that takes back what is read; None: nothing is taken back."""
+    """How late a record may be that retracts what is read; None: nothing is retracted."""
     read = {rule_of(source) for source in reading.sources}
     return max((late_ms for rule_id, late_ms in corrected.items() if rule_id in read), default=None)
 
@@ -203,7 +223,7 @@ def _with_tables(plan: StreamPlan, plans: Iterable[StreamPlan]) -> StreamPlan:
 def _feature_queries(
     rules: RuleSet, sources: Sources, defaults: Defaults, corrected: Mapping[str, int]
 ) -> dict[str, list[tuple[RuleVersion, Program]]]:
-    """By plan what is told there of records that are judged by another key; told again where these are judged again."""
+    """By plan the feature queries for records judged by another key; replayed where those records are replayed."""
     found: dict[str, list[tuple[RuleVersion, Program]]] = {}
     for version in rules.versions:
         rule = version.rule
@@ -212,8 +232,8 @@ def _feature_queries(
             below = not rule.reading.judged_once and _corrected_by(rule.reading, corrected) is not None
             again = rule.judges_again or (below and not program.in_panes)
             for each in program.cross_key:
-                told = replace(each.program, reevaluate=True) if again else each.program
-                found.setdefault(each.reading.name, []).append((version, told))
+                query = replace(each.program, reevaluate=True) if again else each.program
+                found.setdefault(each.reading.name, []).append((version, query))
     return found
 
 
@@ -296,7 +316,7 @@ def reads(plan: StreamPlan) -> tuple[str, ...]:
             *each.facts,
             *(name for name, _ in each.state_store.columns),
         ]
-        found += [entry.column for entry in each.state_store.filters if entry.column is not None]
+        found += [one.column for one in each.state_store.filters if one.column is not None]
     for condition in plan.conditions.values():
         found += condition.fields()
     for rule in plan.stateless:
@@ -334,7 +354,7 @@ def _change(
 ) -> Callable[[RuleVersion, Program], Program] | None:
     """Hits of a shadow rule are for shadow rules; where several sources meet, programs are over the rows of all.
 
-    What reads hits that may be taken back judges ``again``.
+    Rules that read hits which may be retracted judge ``again``.
 
     A version that is shadow for a while is one thing to its windows: it is as strict as it was when it was active. That
     is so whatever versions of the other rule there are, so that windows do not end with these.

@@ -17,7 +17,7 @@ import numpy as np
 from crossline.basics.values import F64, I64, U8
 from crossline.plan.compile import StorePlan, StreamPlan
 
-LOOKED_AT = 256  # rows of a batch of a state store, by which it is told how many enter each window
+LOOKED_AT = 256  # rows of a batch of a state store, from which the number that enters each window is estimated
 NO_RULE = ""  # what serves all rules alike: every record is known again
 
 Clock = Callable[[], int]
@@ -28,8 +28,8 @@ class Meter:
     """Processor time in ns, by what it went to. ``clock_ns`` None: nothing is measured.
 
     ``state_stores``: by state store. ``conditions``: by stream, of all its conditions. ``hits_ns``: of making alerts of
-    ``hits``, which are counted by rule version. ``entered``: by state store, about how many rows entered each of its
-    entries.
+    ``hits``, which are counted by rule version. ``entered``: by state store, about how many rows passed each of its
+    filters.
     """
 
     clock_ns: Clock | None = None
@@ -65,13 +65,13 @@ class Meter:
         before_ns, self._lap_ns = self._lap_ns, now_ns
         return now_ns - before_ns
 
-    def rows(self, plan: StorePlan, entries: U8) -> None:
-        """Rows with these ``entries`` are judged; some are looked at, where it matters which windows they are in."""
+    def rows(self, plan: StorePlan, passed: U8) -> None:
+        """Count rows by filter, from a sample of ``passed`` (bits per row), where several predicates share a store."""
         count = len(plan.state_store.filters)
         if self.clock_ns is None or count < 2 or len(plan.plan.judging) < 2:
             return
-        step = -(-len(entries) // LOOKED_AT) or 1
-        bits = np.unpackbits(entries[::step], axis=1, count=count, bitorder="little")
+        step = -(-len(passed) // LOOKED_AT) or 1
+        bits = np.unpackbits(passed[::step], axis=1, count=count, bitorder="little")
         self._enter(plan.state_store.name, (bits.sum(axis=0, dtype=np.int64) * step).tolist())
 
     def _enter(self, state_store: str, counts: Sequence[int]) -> None:
@@ -100,7 +100,7 @@ UNMEASURED = Meter()
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """What a state store's time goes to: unit u to the rows of entry ``entries[u]``, and of it ``parts[i]`` to a rule.
+    """What a state store's time goes to: unit u to the rows of filter ``filters[u]``, and of it ``parts[i]`` to a rule.
 
     That is rule ``rules[i]`` of unit ``units[i]``.
     """
@@ -111,7 +111,7 @@ class _Units:
     parts: F64
 
     def weights(self, entered: Sequence[int] | None) -> F64:
-        """What part of the time each of ``rules`` gets; ``entered``: rows by entry, None where all are alike."""
+        """What part of the time each of ``rules`` gets; ``entered``: rows by filter, None where all are alike."""
         rows = np.ones(len(self.filters)) if entered is None else np.array(entered, np.float64)[self.filters]
         if not rows.any():
             rows = np.ones(len(self.filters))
@@ -130,7 +130,7 @@ class Sharing:
         self._conditions = {plan.stream: self._units(_conditions_of(plan)) for plan in plans}
 
     def _units(self, readers: dict[Any, list[str]]) -> _Units:
-        """``readers``: rule versions, by what they share; the first of each key is its entry."""
+        """``readers``: rule versions, by what they share; the first of each key is its filter."""
         given = readers or {(0,): [NO_RULE]}
         numbers = [[self._names.setdefault(name, len(self._names)) for name in names] for names in given.values()]
         return _Units(
@@ -166,16 +166,16 @@ def version_name(rule_id: str, version: int) -> str:
 
 
 def _read_of(plan: StorePlan) -> dict[Any, list[str]]:
-    """By what a state store's kernel works out, after the entry that it does it for: the rule versions that read it.
+    """By unit of work of a state store's kernel (filter first): the rule versions that read it.
 
-    A figure is worked out once, however many read it; a formula, and a step of a pattern, is the rule's own.
+    A figure is computed once, however many read it; a formula, and a step of a sequence, is the rule's own.
     """
     found: dict[Any, list[str]] = {}
-    kernel: Any = plan.plan
-    for line in (*kernel.judging, *kernel.feature_queries):
-        name = version_name(line.rule_id, line.version)
-        for entry, group in line.units_in(kernel):
-            readers = found.setdefault((entry, name if group is None else group), [])
+    whole: Any = plan.plan
+    for each in (*whole.judging, *whole.feature_queries):
+        name = version_name(each.rule_id, each.version)
+        for number, aggregate in each.units_in(whole):
+            readers = found.setdefault((number, name if aggregate is None else aggregate), [])
             if name not in readers:
                 readers.append(name)
     return found

@@ -10,16 +10,16 @@ from crossline.rules.ruleset import RuleVersion
 
 
 def sequence_of(
-    version: RuleVersion, program: Program, verdict: SequencePredicate, entry: Callable[[Feed], int]
+    version: RuleVersion, program: Program, verdict: SequencePredicate, number_of: Callable[[Feed], int]
 ) -> SequencePlan:
-    """The pattern of a sequence; ``entry``: the number of the entry of a feed."""
+    """The plan of a sequence; ``number_of``: the number of the filter of a feed."""
     return SequencePlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        steps=tuple(StepPlan(entry(step.feed), step.times) for step in verdict.steps),
+        steps=tuple(StepPlan(number_of(step.feed), step.times) for step in verdict.steps),
         within_ms=verdict.within_ms,
-        until=None if verdict.until is None else entry(verdict.until),
-        strict=entry(program.feed) if verdict.strict else None,
+        until=None if verdict.until is None else number_of(verdict.until),
+        strict=number_of(program.feed) if verdict.strict else None,
         spans=((version.effective_from_ms, version.effective_until_ms),),
         judge_lateness_ms=program.judge_lateness_ms,
         cooldown_ms=program.emission.cooldown_ms,
@@ -28,14 +28,14 @@ def sequence_of(
 
 
 def absence_of(
-    version: RuleVersion, program: Program, verdict: AbsencePredicate, entry: Callable[[Feed], int]
+    version: RuleVersion, program: Program, verdict: AbsencePredicate, number_of: Callable[[Feed], int]
 ) -> AbsencePlan:
-    """The absence of a rule; ``entry``: as in ``sequence_of``."""
+    """The plan of an absence; ``number_of``: as in ``sequence_of``."""
     return AbsencePlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        after=entry(verdict.after),
-        expect=entry(verdict.expect),
+        after=number_of(verdict.after),
+        expect=number_of(verdict.expect),
         within_ms=verdict.within_ms,
         grace_ms=program.feed.allowed_lateness_ms or 0,
         spans=((version.effective_from_ms, version.effective_until_ms),),

@@ -1,7 +1,7 @@
-"""What rules about the order of records compile to: patterns and absences over the entries of a key space.
+"""The compiled form of rules about the order of records: sequences and absences over the filters of a key space.
 
-A line is one rule version's *pattern* (which records follow each other) or *absence* (which record does not come). The
-rest is as in ``spaces``: entries say which records of the key space enter.
+A predicate is one rule version's *sequence* (which records follow each other) or *absence* (which record does not
+come). The rest is as in ``spaces``: filters select the records of the key space.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crossline.programs.kinds import ColumnKind
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """``times`` records (at least one) of entry number ``entry``, one after the other."""
+    """``times`` records (at least one) of filter number ``filter``, one after the other."""
 
     filter: int
     times: int = 1
@@ -26,12 +26,12 @@ class StepPlan:
 class SequencePlan:
     """One rule version's sequence: all ``steps`` in order, the last at most ``within_ms`` after the first.
 
-    ``until``: the entry whose records end what is under way. ``strict``: the entry whose records may not come in
-    between, which for "any other record" is one that every timely record is in. Every record of these entries is
-    offered. A match that is complete is a hit where its last record is one that the rule judges, by ``spans`` and
-    ``judge_lateness_ms`` as a ``ComparisonPlan`` does, and ``cooldown_ms`` is over; it is used up in any case.
+    ``until``: the filter whose records end a partial match. ``strict``: the filter whose records may not come in
+    between; for "any other record" every timely record passes it. The kernel sees every record of these filters. A
+    complete match is a hit where the rule judges its last record, by ``spans`` and ``judge_lateness_ms`` as in
+    ``ComparisonPlan``, and ``cooldown_ms`` is over. A complete match is used up in any case.
 
-    ``probes``: instead, each record that takes a step is a hit, at the last of the steps that it takes.
+    ``probes``: instead, each record that completes a step is a hit, at the last step that it completes.
     """
 
     cross_key_inputs: ClassVar[tuple[CrossKeyInput, ...]] = ()
@@ -46,22 +46,22 @@ class SequencePlan:
     cooldown_ms: int = 0
     probes: bool = False
 
-    def units_in(self, plan: PatternSpacePlan) -> Iterator[Unit]:  # noqa: ARG002 - it names its entries itself
-        """What is worked out for it: it is offered the records of each of its entries."""
+    def units_in(self, plan: PatternSpacePlan) -> Iterator[Unit]:  # noqa: ARG002 - it has its filters itself
+        """The units of work of this predicate: the records of each of its filters."""
         others = (each for each in (self.until, self.strict) if each is not None)
-        yield from ((entry, None) for entry in dict.fromkeys([*(step.filter for step in self.steps), *others]))
+        yield from ((number, None) for number in dict.fromkeys([*(step.filter for step in self.steps), *others]))
 
 
 @dataclass(frozen=True, slots=True)
 class OrderPlan:
-    """What plans of the order of records, or of what does not come, have none of: windows, and what stands on them."""
+    """Base of the plans of sequences and absences: they have no windows, formulas or feature queries."""
 
     formulas: ClassVar[tuple[FormulaPlan, ...]] = ()
     feature_queries: ClassVar[tuple[FeatureQueryPlan, ...]] = ()
     waiting: ClassVar[tuple[tuple[int, FormulaPlan], ...]] = ()
     windowed: ClassVar[None] = None
 
-    def listed_kind(self, number: int) -> ColumnKind | None:  # noqa: ARG002 - no line lists values
+    def listed_kind(self, number: int) -> ColumnKind | None:  # noqa: ARG002 - no hit lists values
         """None."""
         return None
 
@@ -70,7 +70,7 @@ class OrderPlan:
 class PatternSpacePlan(OrderPlan):
     """Everything the pattern kernel needs to judge one key space.
 
-    ``entries``: their number (bits per record). ``lines``: the patterns. ``retention_ms``: at least the longest
+    ``filters``: their number (bits per record). ``lines``: the sequences. ``retention_ms``: at least the longest
     ``within_ms`` and cooldown; a record whose clock is at or before (cutoff clock - ``retention_ms``) is in no future
     match.
     """
@@ -82,17 +82,17 @@ class PatternSpacePlan(OrderPlan):
 
     @property
     def judging(self) -> tuple[SequencePlan, ...]:
-        """The patterns, by their numbers."""
+        """The sequences, by their numbers."""
         return self.lines
 
 
 @dataclass(frozen=True, slots=True)
 class AbsencePlan:
-    """One rule version's absence: a record of entry ``after``, and none of entry ``expect`` up to ``within_ms`` later.
+    """One rule version's absence: a record of filter ``after``, and none of ``expect`` up to ``within_ms`` later.
 
-    ``grace_ms``: for how much longer a record that answers may be on its way. ``spans``, ``judge_lateness_ms`` and
-    ``cooldown_ms`` are as in a ``ComparisonPlan``, and hold for the record that waits. ``probes``: an answered one is a
-    hit too.
+    ``grace_ms``: how much longer the expected record may be on its way. ``spans``, ``judge_lateness_ms`` and
+    ``cooldown_ms`` are as in ``ComparisonPlan``, and hold for the record of ``after``. ``probes``: a record of
+    ``after`` that was followed in time is a hit too.
     """
 
     cross_key_inputs: ClassVar[tuple[CrossKeyInput, ...]] = ()
@@ -107,16 +107,16 @@ class AbsencePlan:
     cooldown_ms: int = 0
     probes: bool = False
 
-    def units_in(self, plan: AbsenceSpacePlan) -> Iterator[Unit]:  # noqa: ARG002 - it names its entries itself
-        """What is worked out for it: it is offered the records of both of its entries."""
-        yield from ((entry, None) for entry in (self.after, self.expect))
+    def units_in(self, plan: AbsenceSpacePlan) -> Iterator[Unit]:  # noqa: ARG002 - it has its filters itself
+        """The units of work of this predicate: the records of both filters."""
+        yield from ((number, None) for number in (self.after, self.expect))
 
 
 @dataclass(frozen=True, slots=True)
 class AbsenceSpacePlan(OrderPlan):
-    """Everything that judges absences in one key space needs: as ``PatternSpacePlan``, with absences as lines.
+    """Everything the absence kernel needs to judge one key space: as ``PatternSpacePlan``, with absences.
 
-    ``retention_ms``: at least the longest ``within_ms`` and ``cooldown_ms`` together, of any.
+    ``retention_ms``: at least the largest sum of ``within_ms`` and ``cooldown_ms``.
     """
 
     kind: ClassVar[PlanKind] = "absences"

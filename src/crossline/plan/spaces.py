@@ -1,11 +1,11 @@
-"""What a rule set compiles to: key spaces, entries, cursors, groups and lines, as plain frozen values.
+"""The compiled form of a rule set: filters, windows, aggregates and predicates of a key space, as plain frozen values.
 
-A *key space* is a stream grouped by some fields on one clock; rules in it share its records. An *entry* says which of
-its records enter a window. A *cursor* is a window over one entry; a *group* is an aggregate of one field over a
-cursor; a *line* is one rule version's comparison on a group. Rules that need the same group share it: the work grows
-with groups, not rules.
+A *key space* is a stream grouped by some fields on one clock; rules in it share its records. A *filter* selects the
+records that enter a window. A *window* covers the records of one filter. An *aggregate* is computed from one field over
+one window. A *comparison* compares an aggregate with the threshold of one rule version. Rules that need the same
+aggregate share it: the work grows with the number of aggregates, not of rules.
 
-Rules about the order of records have patterns in place of cursors, groups and comparisons (``order_spaces``).
+Rules about the order of records have patterns instead of windows, aggregates and comparisons (``pattern_spaces``).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from crossline.programs.registry import declared
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """A window of ``window_ms`` over the records of entry number ``entry``; bounds as rules write them.
+    """A window of ``window_ms`` over the records of filter number ``filter``; bounds as rules write them.
 
-    ``delay_ms``: it ends so long before the record. ``resolution_ms``: its far edge is rounded down to a multiple of
-    that, and closed; so is, where there is a delay, its near edge, which is open then. 0: it is exact.
+    ``delay_ms``: how long before the record the window ends. ``resolution_ms``: the start is rounded down to a multiple
+    of it, and is closed. With a delay, the end is rounded down too, and is open. 0: the window is exact.
     """
 
     filter: int
@@ -38,7 +38,7 @@ class WindowSpec:
     resolution_ms: int = 0
 
     def span_ms(self, now_ms: int) -> tuple[int, int]:
-        """From when to when it reaches at a record of ``now_ms``."""
+        """Start and end of the window of a record at ``now_ms``."""
         end = now_ms - self.delay_ms
         start, resolution = end - self.window_ms, self.resolution_ms
         if not resolution:
@@ -46,7 +46,7 @@ class WindowSpec:
         return start // resolution * resolution, end // resolution * resolution if self.delay_ms else end
 
     def spans_ms(self, now_ms: I64) -> tuple[I64, I64]:
-        """The same of many records."""
+        """Start and end of the windows of many records."""
         spans: Any = self.span_ms
         starts_ms, ends_ms = spans(now_ms)
         return starts_ms, ends_ms
@@ -54,10 +54,10 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """``aggregate`` of column number ``column`` (-1: of the records themselves) over cursor number ``cursor``.
+    """``aggregate`` of column number ``column`` (-1: of the records themselves) over window number ``window``.
 
-    Of a streak ``column`` is the number of the entry that its records are in. ``rank``: of a quantile, which.
-    ``half_life_ms``: of a decayed sum.
+    For a streak, ``column`` is the number of the filter that its records pass. ``rank``: the rank of a quantile.
+    ``half_life_ms``: the half-life of a decayed sum.
     """
 
     window: int
@@ -67,17 +67,17 @@ class AggregateSpec:
     half_life_ms: int = 0
 
 
-# What a line is asked for: an entry and a group over it that it reads, or None where it looks at the entry for itself.
+# A unit of work for a predicate: a filter, and the aggregate over it that the predicate reads; None: the filter alone.
 Unit = tuple[int, AggregateSpec | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPlan:
-    """One rule version's line: satisfied where group value ``operator`` ``threshold``.
+    """One rule version's comparison: satisfied where the aggregate ``operator`` ``threshold``.
 
-    Judges the records of its cursor's entry whose ingest time is in one of ``spans`` (from, until: from <= ingest_ms <
-    until; ascending, apart) and, where ``judge_lateness_ms`` is not None, lateness <= it. A version that was paused for
-    a while has two spans, and what it remembers of a key outlives the pause. ``cooldown_ms`` 0 is none.
+    Judges the records of its window's filter whose ingest time is in one of ``spans`` (from, until: from <= ingest_ms <
+    until; ascending, disjoint) and, where ``judge_lateness_ms`` is not None, lateness <= it. A version that was paused
+    has two spans, and its state of a key outlives the pause. ``cooldown_ms`` 0: no cooldown.
     """
 
     by_formula: ClassVar[bool] = False
@@ -93,23 +93,23 @@ class ComparisonPlan:
     judge_lateness_ms: int | None
 
     def filter_in(self, plan: WindowPlan) -> int:
-        """The entry whose records it judges."""
+        """The number of the filter whose records it judges."""
         return plan.windows[plan.aggregates[self.aggregate].window].filter
 
     def rearm_in(self, plan: WindowPlan) -> tuple[int, bool]:
-        """How far back the record judged before it no longer counts, in ms; and whether that edge is a pane's."""
-        cursor = plan.windows[plan.aggregates[self.aggregate].window]
-        in_panes = cursor.resolution_ms > 0
-        return cursor.window_ms + (cursor.left_closed and not in_panes), in_panes
+        """The age in ms from which the previous judged record no longer counts; and whether that edge is a pane's."""
+        window = plan.windows[plan.aggregates[self.aggregate].window]
+        in_panes = window.resolution_ms > 0
+        return window.window_ms + (window.left_closed and not in_panes), in_panes
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
-        """What is worked out for it."""
+        """The units of work of this predicate."""
         yield self.filter_in(plan), plan.aggregates[self.aggregate]
 
 
 @dataclass(frozen=True, slots=True)
 class CrossKeyInput:
-    """A figure of another key, told a level below: the name that the formula has for it, its kind and its window."""
+    """A figure of another key, computed at a lower depth: its name in the formula, its kind and its window."""
 
     rule_id: str
     version: int
@@ -119,28 +119,29 @@ class CrossKeyInput:
 
     @property
     def fact(self) -> str:
-        """What it is called among the fields of records."""
+        """The name of the record field that carries the figure."""
         return f"\x1d{self.rule_id}\x1d{self.version}\x1d{self.name}"
 
 
 def count_of(fact: str) -> str:
-    """What the number of records in the window of a figure that is brought is called."""
+    """The name of the field with the number of records in the window of a cross-key figure."""
     return f"{fact}\x1dcount"
 
 
 def up_of(fact: str) -> str:
-    """What is called what it lacks beyond 64 bits, in units of 2^64; there is none where no row lacks any."""
+    """The name of the field with what exceeds 64 bits, in units of 2^64; absent where no row exceeds them."""
     return f"{fact}\x1dup"
 
 
 @dataclass(frozen=True, slots=True)
 class FormulaPlan:
-    """One rule version's formula: judged at the records of entry number ``entry``, of the figures that it names.
+    """One rule version's formula over figures, judged at the records of filter number ``filter``.
 
-    ``figures``: the name that the formula has for it, the number of a group, and of the group that counts its window;
-    the window of the first is what an alert shows, and its records are the evidence. ``rearm_ms``: after so long
-    without a record that is judged, it is no longer satisfied. ``verdict``: what is judged by, and shown. ``brought``:
-    figures of other keys that it names. The rest is as in ``ComparisonPlan``.
+    ``figures``: for each figure its name in the formula, the number of its aggregate, and of the aggregate that counts
+    its window. An alert shows the window of the first figure, and the records of that window are the evidence.
+    ``rearm_ms``: after so long without a judged record, the formula is no longer satisfied. ``verdict``: the formula,
+    and the values that an alert shows. ``cross_key_inputs``: figures of other keys. The rest is as in
+    ``ComparisonPlan``.
     """
 
     by_formula: ClassVar[bool] = True
@@ -156,27 +157,27 @@ class FormulaPlan:
     judge_lateness_ms: int | None
     cross_key_inputs: tuple[CrossKeyInput, ...] = ()
 
-    def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
-        """The entry whose records it judges."""
+    def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a comparison reads it from the plan
+        """The number of the filter whose records it judges."""
         return self.filter
 
     def rearm_in(self, plan: WindowPlan) -> tuple[int, bool]:
         """As of a ``ComparisonPlan``; the edge is a pane's where that of any figure is."""
-        cursors = (plan.windows[plan.aggregates[group].window] for _, group, _ in self.figures)
-        return self.rearm_ms, any(cursor.resolution_ms for cursor in cursors)
+        windows = (plan.windows[plan.aggregates[number].window] for _, number, _ in self.figures)
+        return self.rearm_ms, any(window.resolution_ms for window in windows)
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
-        """What is worked out for it."""
+        """The units of work of this predicate."""
         yield from _units_of(plan, self.figures)
         yield self.filter, None
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureQueryPlan:
-    """Figures that are computed for the records of entry number ``entry``, by one version of what asks for them.
+    """Figures that one version of a feature query computes for the records of filter number ``filter``.
 
-    ``figures``: as in ``FormulaPlan``. ``facts``: fields of the record that go along. It makes no hit and
-    remembers nothing of a key.
+    ``figures``: as in ``FormulaPlan``. ``facts``: fields of the record in the feature rows. It makes no hit and keeps
+    no state of a key.
     """
 
     rule_id: str
@@ -188,19 +189,19 @@ class FeatureQueryPlan:
     judge_lateness_ms: int | None
     by_formula: ClassVar[bool] = False
 
-    def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a line asks its group
+    def filter_in(self, plan: WindowPlan) -> int:  # noqa: ARG002 - a comparison reads it from the plan
         """The filter of its records."""
         return self.filter
 
     def units_in(self, plan: WindowPlan) -> Iterator[Unit]:
-        """What is worked out for it."""
+        """The units of work of this predicate."""
         yield from _units_of(plan, self.figures)
 
 
 def _units_of(plan: WindowPlan, figures: tuple[tuple[str, int, int], ...]) -> Iterator[Unit]:
     for _, number, _ in figures:
-        group = plan.aggregates[number]
-        yield plan.windows[group.window].filter, group
+        aggregate = plan.aggregates[number]
+        yield plan.windows[aggregate.window].filter, aggregate
 
 
 PlanKind = Literal["windows", "panes", "patterns", "absences", "decided"]  # which kernel judges by it
@@ -210,10 +211,10 @@ PlanKind = Literal["windows", "panes", "patterns", "absences", "decided"]  # whi
 class KeySpacePlan:
     """Everything the window kernel needs to judge one key space.
 
-    ``columns``: (field name, kind) of the values kept per record. Lines, and after them formulas, are numbered through;
-    ``feature_queries``, which judge nothing, are not.
+    ``columns``: (field name, kind) of the values kept per record. Comparisons are numbered first, then formulas;
+    ``feature_queries``, which judge nothing, have no number.
 
-    ``entries`` is the number of entries (bits per record). A record whose clock is at or before (cutoff clock -
+    ``filters`` is the number of filters (bits per record). A record whose clock is at or before (cutoff clock -
     ``retention_ms``) is in no future window.
     """
 
@@ -229,7 +230,7 @@ class KeySpacePlan:
 
     @property
     def judging(self) -> tuple[ComparisonPlan | FormulaPlan, ...]:
-        """Lines and formulas, by their numbers."""
+        """Comparisons and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
 
     @property
@@ -244,14 +245,14 @@ class KeySpacePlan:
         return tuple((number, line) for number, line in numbered if line.verdict.waits)
 
     def listed_kind(self, number: int) -> ColumnKind | None:
-        """The kind of the values that the hits of line ``number`` list; None where they list none."""
+        """The kind of the values that the hits of predicate ``number`` list; None where they list none."""
         column = self.aggregates[self.lines[number].aggregate].column if number < len(self.lines) else -1
         return self.columns[column][1] if column >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class PanePart:
-    """What a pane keeps: ``aggregate`` of column number ``column`` of its records in entry number ``entry``.
+    """What a pane keeps: ``aggregate`` of column number ``column`` of its records that pass filter number ``filter``.
 
     As in ``AggregateSpec``, but named as in ``panes.program.KEPT``: several aggregates may read one part, as averages
     read sums. Checkpoints keep it.
@@ -286,7 +287,7 @@ class PaneSpacePlan:
 
     @property
     def judging(self) -> tuple[ComparisonPlan | FormulaPlan, ...]:
-        """Lines and formulas, by their numbers."""
+        """Comparisons and formulas, by their numbers."""
         return (*self.lines, *self.formulas)
 
     @property
@@ -299,17 +300,17 @@ class PaneSpacePlan:
         return None
 
 
-def parts_of(groups: Iterable[tuple[int, AggregateSpec]]) -> tuple[PanePart, ...]:
-    """What panes must keep for ``groups``, each with the entry of its cursor; the records of each entry are counted."""
+def parts_of(aggregates: Iterable[tuple[int, AggregateSpec]]) -> tuple[PanePart, ...]:
+    """The pane parts of ``aggregates``, each with the number of its filter; each filter has a count of records."""
     found: dict[PanePart, None] = {}
-    for entry, group in groups:
-        found |= dict.fromkeys((PanePart("count", entry, -1), *own_parts(entry, group)))
+    for number, aggregate in aggregates:
+        found |= dict.fromkeys((PanePart("count", number, -1), *own_parts(number, aggregate)))
     return tuple(found)
 
 
-def own_parts(entry: int, group: AggregateSpec) -> tuple[PanePart, ...]:
-    """What panes must keep for ``group``, besides counts; of what is not defined on panes nothing."""
-    return tuple(PanePart(kept, entry, group.column) for kept in declared(group.aggregate).pane or ())
+def own_parts(number: int, aggregate: AggregateSpec) -> tuple[PanePart, ...]:
+    """The pane parts of ``aggregate`` over filter ``number``, besides counts; none where panes do not define it."""
+    return tuple(PanePart(kept, number, aggregate.column) for kept in declared(aggregate.aggregate).pane or ())
 
 
 WindowPlan = KeySpacePlan | PaneSpacePlan

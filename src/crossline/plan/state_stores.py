@@ -1,12 +1,12 @@
 """State stores: what the stores of a key space keep, and which of them serves which rule.
 
-A *state store* is what one store keeps of a key space: columns, entries, how far back. Rules share a state store; a
-rule that comes later and needs a column, an entry or a longer past that no state store of its key space has gets a new
-state store, so that the running rules keep theirs. The layout (all state stores) is a plain value: it is handed from
+A *state store* keeps columns, filters and a retention of one key space. Rules share a state store. A later rule that
+needs a column, a filter or a longer retention that no state store of its key space has gets a new state store, so that
+the running rules keep theirs. The layout (all state stores) is a plain value: it is handed from
 one compilation to the next and to every worker.
 
-What a state store says is what decides which records are known again, so it is written down with the state store, and
-never worked out anew from the rules that happen to be there.
+The values of a state store decide which records are recognized as duplicates. So they are stored with it, and never
+derived again from the rules in force.
 """
 
 from __future__ import annotations
@@ -88,23 +88,23 @@ class StateStore:
     @property
     def namings(self) -> tuple[tuple[str, ...], ...]:
         """The fields of all keys that its records enter under, first its own."""
-        others = (entry.key_fields for entry in self.filters if entry.key_fields is not None)
+        others = (each.key_fields for each in self.filters if each.key_fields is not None)
         return tuple(dict.fromkeys((self.group_fields, *others)))
 
     def takes_all(self, spec: StreamSpec, allowed_lateness_ms: int) -> bool:
         """Whether every record of the stream enters that is no later than ``allowed_lateness_ms``."""
-        entries = (entry.allowed_lateness_ms or 0 for entry in self._of_all(spec, "event_time"))
-        return any(each >= allowed_lateness_ms for each in entries)
+        bounds_ms = (each.allowed_lateness_ms or 0 for each in self._of_all(spec, "event_time"))
+        return any(each >= allowed_lateness_ms for each in bounds_ms)
 
     def knows_copies(self, spec: StreamSpec, known_ms: int) -> bool:
         """Whether every record of the stream enters on the ingest clock, and is known for ``known_ms``."""
         return self.known_ms == known_ms and any(True for _ in self._of_all(spec, "processing_time"))
 
     def _of_all(self, spec: StreamSpec, time_mode: TimeMode) -> Iterator[FilterSpec]:
-        """The entries of all records of the stream, but for late ones, on that clock."""
+        """The filters on that clock that all records of the stream pass, except late ones."""
         keyed = len(self.namings) == 1 and all(not spec.columns[name].optional for name in self.group_fields)
         if keyed and self.time_mode == time_mode:
-            yield from (entry for entry in self.filters if not entry.condition and entry.column is None)
+            yield from (each for each in self.filters if not each.condition and each.column is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ class Draft:
     patterns: list[SequencePlan] = field(default_factory=list)
     absences: list[AbsencePlan] = field(default_factory=list)
     feature_queries: list[FeatureQueryPlan] = field(default_factory=list)
-    versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # of lines, by rule and version
+    versions: dict[tuple[str, int], list[RuleVersion]] = field(default_factory=dict)  # by rule and version
     facts: dict[str, None] = field(default_factory=dict)
-    used: set[int] = field(default_factory=set)  # entries
+    used: set[int] = field(default_factory=set)  # filters
 
     @property
     def idle(self) -> bool:
@@ -182,15 +182,15 @@ def _new_state_store(
     defaults: Defaults,
 ) -> StateStore:
     needs = [needs_of(program, spec) for _, program in members]
-    entries = _unique(entry for entries, _ in needs for entry in entries)
+    filters = _unique(each for mine, _ in needs for each in mine)
     state_store = StateStore(
         name=f"{stream}|{mode}|{','.join(fields)}#{number}",
         group_fields=fields,
         time_mode=mode,
         columns=_unique(column for _, columns in needs for column in columns),
-        filters=entries,
+        filters=filters,
         retention_ms=max(kept_of(program, defaults) for _, program in members),
-        lateness_ms=_lateness_of(entries),
+        lateness_ms=_lateness_of(filters),
         ordered=members[0][1].kind == "sequence",
         waits=members[0][1].kind == "absence",
         reevaluate=members[0][1].reevaluate,
@@ -260,38 +260,38 @@ def _in_powers(ms: int) -> int:
 
 
 def filter_of(feed: Feed, spec: StreamSpec, column: str | None = None) -> FilterSpec:
-    """The entry of the records of ``feed`` that have ``column``; where all have, that makes no entry of its own."""
+    """The filter of the records of ``feed`` that have ``column``; where all have it, the filter of the feed."""
     present = column if column is not None and spec.columns[column].optional else None
     return FilterSpec(feed.condition.canonical, present, feed.allowed_lateness_ms)
 
 
 def step_filter(program: Program, feed: Feed, spec: StreamSpec) -> FilterSpec:
-    """The entry of a feed of a sequence, which may have another key than the rest."""
-    entry = filter_of(feed, spec)
-    return entry if feed.key_fields == program.feed.key_fields else replace(entry, key_fields=feed.key_fields)
+    """The filter of a feed of a sequence, which may have another key than the rest."""
+    own = filter_of(feed, spec)
+    return own if feed.key_fields == program.feed.key_fields else replace(own, key_fields=feed.key_fields)
 
 
 def streak_filter(figure: Figure) -> FilterSpec:
-    """The entry of the records that a streak is made of."""
+    """The filter of the records of a streak."""
     meets = figure.streak_of.canonical if figure.streak_of is not None else ""
     return FilterSpec(meets, None, figure.feed.allowed_lateness_ms)
 
 
 def needs_of(program: Program, spec: StreamSpec) -> tuple[tuple[FilterSpec, ...], tuple[tuple[str, ColumnKind], ...]]:
-    """The entries and the columns of a program."""
+    """The filters and the columns of a program."""
     if program.verdict is not None and program.verdict.feeds:
         own = (program.feed,) if program.sequence is not None and program.sequence.strict else ()
         return _unique(step_filter(program, feed, spec) for feed in (*program.verdict.feeds, *own)), ()
-    entries = [filter_of(each.feed, spec, each.column) for each in program.figures]
+    filters = [filter_of(each.feed, spec, each.column) for each in program.figures]
     if program.comparison is None:
-        entries.insert(0, filter_of(program.feed, spec))
-    entries += [streak_filter(each) for each in program.figures if each.streak_of is not None]
+        filters.insert(0, filter_of(program.feed, spec))
+    filters += [streak_filter(each) for each in program.figures if each.streak_of is not None]
     kept = [(each.column, each.column_kind) for each in program.figures]
-    return _unique(entries), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
+    return _unique(filters), _unique((column, kind) for column, kind in kept if column is not None and kind is not None)
 
 
 def parts_for(state_store: StateStore, program: Program, spec: StreamSpec) -> tuple[PanePart, ...]:
-    """What the panes of ``state_store``, which has the program's entries and columns, must keep for it."""
+    """The pane parts that ``state_store``, which has the program's filters and columns, must keep for it."""
     needed = []
     for figure in program.figures:
         column = -1
@@ -299,13 +299,13 @@ def parts_for(state_store: StateStore, program: Program, spec: StreamSpec) -> tu
             column = state_store.filters.index(streak_filter(figure))
         elif figure.column is not None and figure.column_kind is not None:
             column = state_store.columns.index((figure.column, figure.column_kind))
-        entry = state_store.filters.index(filter_of(figure.feed, spec, figure.column))
-        needed.append((entry, AggregateSpec(0, column, figure.aggregate)))
+        number = state_store.filters.index(filter_of(figure.feed, spec, figure.column))
+        needed.append((number, AggregateSpec(0, column, figure.aggregate)))
     return parts_of(needed)
 
 
 def _serves(state_store: StateStore, program: Program, spec: StreamSpec, defaults: Defaults) -> bool:
-    entries, columns = needs_of(program, spec)
+    filters, columns = needs_of(program, spec)
     kept_ms = kept_of(program, defaults)
     feed = program.feed
     on_event_time = feed.time_mode == "event_time"
@@ -313,7 +313,7 @@ def _serves(state_store: StateStore, program: Program, spec: StreamSpec, default
         (feed.time_mode, feed.key_fields, program.resolution_ms),
         (state_store.time_mode, state_store.group_fields),
     )
-    if (*mine, state_store.resolution_ms) != key or not set(entries) <= set(state_store.filters):
+    if (*mine, state_store.resolution_ms) != key or not set(filters) <= set(state_store.filters):
         return False
     kind = (state_store.ordered, state_store.waits, state_store.reevaluate)
     if not set(columns) <= set(state_store.columns) or kind != _kind(program):
@@ -336,27 +336,27 @@ def _kind(program: Program) -> tuple[bool, bool, bool]:
 def without_idle(
     state_store: StateStore, used: set[int], programs: Collection[Program], defaults: Defaults
 ) -> StateStore:
-    """``state_store`` without what no line needs any more, given up for good.
+    """``state_store`` without the filters and the retention that no predicate needs any more, for good.
 
-    Records would be missing from an entry, or from a longer past, by the time a rule came back.
+    Their records would be incomplete by the time a rule needed them again.
     """
-    entries = tuple(e if n in used else RETIRED for n, e in enumerate(state_store.filters))
+    filters = tuple(e if n in used else RETIRED for n, e in enumerate(state_store.filters))
     kept_ms = max(kept_of(program, defaults) for program in programs)
     fresh_ms = max(fresh_of(program, defaults) for program in programs) if state_store.resolution_ms else 0
     return replace(
-        state_store, filters=entries, retention_ms=kept_ms, lateness_ms=_lateness_of(entries), fresh_ms=fresh_ms
+        state_store, filters=filters, retention_ms=kept_ms, lateness_ms=_lateness_of(filters), fresh_ms=fresh_ms
     )
 
 
 def kept_for(state_store: StateStore, corrected_ms: int) -> StateStore:
-    """``state_store``, which keeps the records that are taken back by others that are so late."""
+    """``state_store`` with a retention for retractions by records that are up to ``corrected_ms`` late."""
     return replace(state_store, lateness_ms=max(state_store.lateness_ms, corrected_ms)) if corrected_ms else state_store
 
 
 def remembering(program: Program, spec: StreamSpec) -> Program:
     """``program``, where the record alone decides, as one over a figure that always holds, by the id of the record.
 
-    So a hit is remembered that may be taken back.
+    So a hit that may be retracted is kept.
     """
     if program.verdict is not None:
         return program
@@ -367,8 +367,8 @@ def remembering(program: Program, spec: StreamSpec) -> Program:
     )
 
 
-def _lateness_of(entries: Iterable[FilterSpec]) -> int:
-    return max((e.allowed_lateness_ms for e in entries if e.allowed_lateness_ms is not None), default=0)
+def _lateness_of(filters: Iterable[FilterSpec]) -> int:
+    return max((e.allowed_lateness_ms for e in filters if e.allowed_lateness_ms is not None), default=0)
 
 
 def _unique(items: Iterable[_T]) -> tuple[_T, ...]:

@@ -39,7 +39,7 @@ def joined_log(stream: str, log: str, base: str) -> str:
 
 
 def joined_log_of(text: str, base: str) -> tuple[str, str]:
-    """The stream and the log that ``joined_log`` tells of."""
+    """The stream and the log that ``joined_log`` names."""
     stream, of, log = text.partition(_OF)
     return (stream, log) if of else (base, text)
 

@@ -28,33 +28,33 @@ from crossline.programs.program import (
 from crossline.rules.ruleset import RuleVersion
 
 
-def _filter(draft: Draft, entry: FilterSpec) -> int:
-    number = draft.state_store.filters.index(entry)
+def _filter(draft: Draft, spec: FilterSpec) -> int:
+    number = draft.state_store.filters.index(spec)
     draft.used.add(number)
     return number
 
 
 def _aggregate(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
-    """The number of the group that is ``figure``, or that counts what is in its window."""
-    cursor = _window(_filter(draft, filter_of(figure.feed, spec, figure.column)), figure.window)
-    number = draft.windows.setdefault(cursor, len(draft.windows))
+    """The number of the aggregate of ``figure``, or of the count of its window."""
+    window = _window(_filter(draft, filter_of(figure.feed, spec, figure.column)), figure.window)
+    number = draft.windows.setdefault(window, len(draft.windows))
     column = -1
     if figure.streak_of is not None and not counted:
         column = _filter(draft, streak_filter(figure))
     elif figure.column is not None and figure.column_kind is not None and not counted:
         column = draft.state_store.columns.index((figure.column, figure.column_kind))
-    group = AggregateSpec(number, column, figure.aggregate, figure.rank, figure.half_life_ms)
+    aggregate = AggregateSpec(number, column, figure.aggregate, figure.rank, figure.half_life_ms)
     if counted:
-        group = AggregateSpec(number, column, "count")
-    return draft.aggregates.setdefault(group, len(draft.aggregates))
+        aggregate = AggregateSpec(number, column, "count")
+    return draft.aggregates.setdefault(aggregate, len(draft.aggregates))
 
 
 def comparison_of(
     draft: Draft, version: RuleVersion, program: Program, verdict: Comparison, spec: StreamSpec
 ) -> ComparisonPlan:
-    """The line of a figure, for the state store of ``draft``."""
+    """The comparison of a figure, for the state store of ``draft``."""
     if program.figures[0].feed != program.feed:
-        raise ValueError(f"{version.rule.rule_id}: a line is a figure of the feed that is judged")
+        raise ValueError(f"{version.rule.rule_id}: a comparison reads a figure of the judged feed")
     return ComparisonPlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
@@ -72,9 +72,9 @@ def formula_of(
     draft: Draft, version: RuleVersion, program: Program, verdict: FormulaPredicate, spec: StreamSpec
 ) -> FormulaPlan:
     """The formula of a rule, and the fields that it reads."""
-    brought = tuple(_cross_key_inputs(version, of) for of in program.cross_key)
-    told = {each.name for each in chain(*brought)}
-    draft.facts |= dict.fromkeys(name for name in verdict.fields if name not in told)
+    inputs = tuple(chain.from_iterable(_cross_key_inputs(version, of) for of in program.cross_key))
+    cross_key = {each.name for each in inputs}
+    draft.facts |= dict.fromkeys(name for name in verdict.fields if name not in cross_key)
     rearm_ms = program.emission.rearm_ms
     if rearm_ms is None:
         rearm_ms = max(each.window.rearm_ms for each in program.figures)
@@ -84,7 +84,7 @@ def formula_of(
         filter=_filter(draft, filter_of(program.feed, spec)),
         figures=_named(draft, program, verdict.names, spec),
         verdict=verdict,
-        cross_key_inputs=tuple(chain(*brought)),
+        cross_key_inputs=inputs,
         rearm_ms=rearm_ms,
         emit_every=program.emission.every,
         cooldown_ms=program.emission.cooldown_ms,
@@ -101,9 +101,9 @@ def _cross_key_inputs(version: RuleVersion, of: CrossKeyFigure) -> list[CrossKey
     ]
 
 
-def _window(entry: int, window: Window) -> WindowSpec:
+def _window(number: int, window: Window) -> WindowSpec:
     return WindowSpec(
-        filter=entry,
+        filter=number,
         window_ms=window.length_ms,
         left_closed=window.bounds[0] == "[",
         right_open=window.bounds[1] == ")",
@@ -114,9 +114,11 @@ def _window(entry: int, window: Window) -> WindowSpec:
 
 
 def _named(draft: Draft, program: Program, names: Sequence[str], spec: StreamSpec) -> tuple[tuple[str, int, int], ...]:
-    """Of each figure its name, its group, and the group that counts its window."""
-    groups = [(_aggregate(draft, each, spec), _aggregate(draft, each, spec, counted=True)) for each in program.figures]
-    return tuple((name, *each) for name, each in zip(names, groups, strict=True))
+    """For each figure its name, its aggregate, and the aggregate that counts its window."""
+    aggregates = [
+        (_aggregate(draft, each, spec), _aggregate(draft, each, spec, counted=True)) for each in program.figures
+    ]
+    return tuple((name, *each) for name, each in zip(names, aggregates, strict=True))
 
 
 def feature_query_of(
@@ -136,5 +138,5 @@ def feature_query_of(
 
 
 def filter_of_step(draft: Draft, program: Program, spec: StreamSpec, feed: Feed) -> int:
-    """The number of the entry of a feed of a sequence or an absence."""
+    """The number of the filter of a feed of a sequence or an absence."""
     return _filter(draft, step_filter(program, feed, spec))

@@ -17,7 +17,7 @@ from crossline.basics.streams.schema import FieldSpec
 from crossline.programs.kinds import ColumnKind
 from crossline.programs.tools import Compiled, Tools
 
-# What it is taken of: records, or a field that is a number, has an order (a timestamp too), or has any one value.
+# What it aggregates: records, or a field that is a number, has an order (a timestamp too), or has any one value.
 Takes = Literal["records", "numbers", "ordered", "values"]
 # The kind of what it gives; of the field, or of the difference of two of its values.
 Gives = Literal["integer", "number", "field", "difference"]
@@ -80,7 +80,7 @@ def unbounded(asked: SubmittedRecord) -> Bounds:  # noqa: ARG001 - whatever is a
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How it is said. Names in braces are filled in.
+    """The wording of an aggregate. Names in braces are filled in.
 
     ``phrase``: in explanations, of ``{field}``, ``{records}``, ``{last_of}`` (``last of``, or ``one before among`` the
     records that are judged), ``{meets}``, ``{rank}`` and ``{half_life}``. ``before`` and ``after``: beside a value in
@@ -114,11 +114,11 @@ class Aggregate:
         name: As rules write it.
         place: Where it stands in lists and tables, ascending.
         means: Its line in the reference of rules.
-        takes: What it is taken of.
+        takes: The values that it aggregates.
         gives: The kind of its value.
         least: Of how many records on it is defined; of fewer it is missing, and satisfies nothing. A record without
             the field does not count, nor one that is later than the rule allows.
-        words: How it is said.
+        words: Its wording.
         naive: Its twin: the value from its definition, of at least ``least`` records.
         bounds: What it may be, for lint.
         value: How compiled code reads it of what is kept (see ``tools``); None: it is the number of records.
@@ -167,7 +167,7 @@ class Aggregate:
 
     @property
     def of_records(self) -> bool:
-        """Whether it is taken of records, and of no field."""
+        """Whether it aggregates records rather than a field."""
         return self.takes == "records"
 
     @property
@@ -184,7 +184,7 @@ class Aggregate:
         return None if self.of_records else written, self.rank
 
     def fits(self, column: FieldSpec) -> bool:
-        """Whether it can be taken of the field."""
+        """Whether it can aggregate the field."""
         if column.is_list:
             return False
         if self.takes == "values":

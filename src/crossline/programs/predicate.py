@@ -1,4 +1,4 @@
-"""What a predicate is asked, so that nobody has to ask which class it is of."""
+"""The interface of predicates, so that callers need not test for a class."""
 
 from __future__ import annotations
 

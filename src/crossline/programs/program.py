@@ -216,7 +216,7 @@ class AbsencePredicate(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class FeatureQuery(Predicate):
-    """No verdict: the figures, by their ``names``, are told of each record that the program judges, and no hit is made.
+    """No verdict: feature rows with the figures, by their ``names``, of each judged record. There are no hits.
 
     ``facts``: fields of the record that go along.
     """
@@ -227,7 +227,7 @@ class FeatureQuery(Predicate):
 
     @property
     def figure_names(self) -> tuple[str, ...]:
-        """What they are told as."""
+        """The names of the figures."""
         return self.names
 
 
@@ -327,7 +327,7 @@ class Program(OfKind):
 
     @property
     def named(self) -> Mapping[str, Figure]:
-        """The figures of a formula by name, its own and then those brought to it; of any other verdict none."""
+        """The figures of a formula by name, its own before its cross-key figures; of any other verdict none."""
         named = self.formula or self.query
         if named is None:
             return {}
@@ -361,7 +361,7 @@ class Program(OfKind):
 
     @property
     def in_panes(self) -> bool:
-        """Whether any of its figures, those that are brought to it among them, is kept in panes."""
+        """Whether any of its figures, cross-key figures included, is kept in panes."""
         return bool(self.resolution_ms or any(each.program.resolution_ms for each in self.cross_key))
 
     @property

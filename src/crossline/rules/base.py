@@ -174,7 +174,7 @@ class Rule(BaseModel):
         "pipeline's. See Breaker.",
     )
 
-    # What other programs call the fields, and how it is said here.
+    # Names of the fields in other programs, and their names here.
     meant_by: ClassVar[Mapping[str, str]] = {
         "enabled": "write status: active, or status: paused for a rule that is not",
         "disabled": "write status: paused, or status: active for a rule that is not",
@@ -203,7 +203,7 @@ class Rule(BaseModel):
 
     @property
     def judges_again(self) -> bool:
-        """Whether what is told of it may be corrected by records that come out of order."""
+        """Whether records that come out of order may correct its alerts."""
         return self.late_policy == "reevaluate"
 
     @property

@@ -261,7 +261,7 @@ class Sources(Mapping[str, StreamSpec]):
         return known
 
     def level_of(self, reading: Reading) -> int:
-        """Of what is read: that of the deepest, and one more where figures are brought to its records."""
+        """The greatest depth of what is read; cross-key figures count one more."""
         own = map(self.level, (*reading.judged, *(side_input.source for side_input in reading.side_inputs)))
         return max([*own, *(self.level_of(each) + 1 for each in reading.cross_key)])
 
@@ -304,7 +304,7 @@ class Sources(Mapping[str, StreamSpec]):
         ]
         pairs = {(side_input.there(here), here) for side_input in side_inputs for here in judged.columns}
         names = [f"{RULE}{rule_id}" for rule_id in self.members(source)]
-        mine = [self[name].columns for name in names if self.finding(name) is None]  # others are told of elsewhere
+        mine = [self[name].columns for name in names if self.finding(name) is None]  # others are reported elsewhere
         every = bool(several_of(source))
         keys = {}
         for there, here in sorted(pairs):

@@ -131,7 +131,7 @@ def load_figures_document(
             found += figures
             for finding in findings:
                 report.take(finding, path)
-        except Exception as error:  # noqa: BLE001 - a fault in a check is told as such, and harms one figure
+        except Exception as error:  # noqa: BLE001 - a fault in a check is reported as such, and refuses one figure
             report.fault(path, error)
     report.raise_if_any()
     return found
@@ -299,7 +299,9 @@ def spec_read(stream: str, figures: Iterable[FigureFields], streams: Mapping[str
 
 
 def feature_query(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) -> RuleSet:
-    """What tells ``figures``, those of one key together: programs as of rules, by the names ``figures-0`` and so on.
+    """The feature queries of ``figures``, as rules with the ids ``figures-0``, ``figures-1`` and so on.
+
+    Figures with the same stream, key, resolution, side input and clock share one.
 
     ``taken``: the ids of rules that stand beside them.
     """

@@ -280,17 +280,17 @@ class PredicateRule(Rule):
     def _brings(
         self, figures: Mapping[str, FigureFields], spec: StreamSpec, defaults: Defaults, judged_ms: int | None
     ) -> CrossKeyFigure:
-        """Figures of another key, told of the records that the rule judges, with what its own key is."""
+        """The figures of another key at the records that the rule judges, with the fields of the rule's own key."""
         first, *_ = figures.values()
         feed = self.feed(defaults, first.key_fields)
-        told = Program(
+        query = Program(
             feed,
             tuple(each.figure(feed, spec) for each in figures.values()),
             FeatureQuery(tuple(figures), self.key_fields),
             judge_lateness_ms=judged_ms,
         )
         kinds_of = tuple(each.kind(spec) for each in figures.values())
-        return CrossKeyFigure(self._read(figures.values()), told, kinds_of)
+        return CrossKeyFigure(self._read(figures.values()), query, kinds_of)
 
     @property
     def own_figures(self) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ class PredicateRule(Rule):
             return None
         formulas, findings = self._formulas(spec)
         if findings:
-            return None  # told already; what may stand in braces is not known
+            return None  # reported already; the names that braces may hold are unknown
         read = (name for each in formulas if each is not None for name in each.names)
         return tuple(dict.fromkeys((*RESERVED, *self.key_fields, *read, *self.shows_of())))
 
@@ -337,7 +337,7 @@ class PredicateRule(Rule):
     def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the figures say more
         """What was found: ``tries 7, declines 5``. ``read``: the figures and fields, by name, of one record.
 
-        ``by``: what is said of the key, where it is; it begins with a space.
+        ``by``: the text of the key, beginning with a space; empty without a key.
         """
         own = self._timed
         lines = [f"{name} {value_text(read.get(name), timed=timed)}" for name, timed in own.items()]
@@ -364,7 +364,7 @@ class PredicateRule(Rule):
         return f" of the same {' and '.join(self.key_fields)}" if self.key_fields else ""
 
     def fires_where(self) -> str | None:
-        """What it asks for, in words, where nobody wrote its formula; None: the formula says it."""
+        """The condition in words, where the rule type writes the formula; None: the formula itself is shown."""
         return None
 
     def measure(self, value: float) -> str:

@@ -111,7 +111,7 @@ def load_rules_document(
                 loaded.append(item)
             for finding in findings:
                 report.take(finding, path)
-        except Exception as error:  # noqa: BLE001 - a fault in a check is told as such, and harms one rule
+        except Exception as error:  # noqa: BLE001 - a fault in a check is reported as such, and refuses one rule
             report.fault(path, error)
     report.raise_if_any()
     return loaded
@@ -219,7 +219,7 @@ def read_rule(
     if isinstance(cls, Finding):
         if isinstance(data.get("rules"), list):
             return None, [replace(cls, hint=_LIST_HINT)]
-        # What every rule has can be told of a rule of any type.
+        # The fields that every rule has can be checked for any type.
         findings, cls, data = [cls], Envelope, _of_the_envelope(data)
     try:
         rule = cls.model_validate(data)

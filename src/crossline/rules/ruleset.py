@@ -51,7 +51,7 @@ class RuleVersion:
         return self._elsewhere()
 
     def _elsewhere(self) -> RuleVersion:
-        """The same for the other keys, made once: what judges tells versions apart by which object they are."""
+        """The same for the other keys, made once: judging compares versions by object identity."""
         if self._other is None:
             kind: Kind = "active" if self.outside else "shadow"
             other = replace(self, kind=kind, outside=not self.outside)

@@ -1,4 +1,4 @@
-"""The sentence of an alert: a template taken apart once, put together for every alert."""
+"""The sentence of an alert: a template parsed once and filled in for every alert."""
 
 from __future__ import annotations
 

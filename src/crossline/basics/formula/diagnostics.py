@@ -1,4 +1,4 @@
-"""What is wrong with a formula, collected with its places and told in the order of the text."""
+"""The findings on a formula, collected with their positions and reported in the order of the text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Report:
         self._found.append((span.start, Finding(self.path, self.quote(span) + more, expected, hint)))
 
     def has_finding_at(self, span: Span) -> bool:
-        """Whether something is told of what begins where ``span`` does."""
+        """Whether there is a finding that begins where ``span`` does."""
         return any(start == span.start for start, _ in self._found)
 
     def quote(self, span: Span) -> str:

@@ -52,7 +52,7 @@ def widest(kinds: Iterable[FieldKind]) -> FieldKind:
 
 
 def kind_of_call(signature: Signature, kinds: list[FieldKind], *, digits: bool) -> FieldKind:
-    """What a call gives whose arguments, but for the option, are of ``kinds``. ``digits``: it is told how many."""
+    """What a call gives whose arguments, but for the option, are of ``kinds``. ``digits``: it has that option."""
     match signature.gives:
         case "the widest":
             return widest(kinds)

@@ -42,7 +42,7 @@ class Skeleton(NamedTuple):
 def parse(names: Collection[str], report: Report) -> Skeleton | None:
     """The skeleton of the text of ``report``, which collects all that keeps it from being a formula.
 
-    ``names``: the fields and figures there are. Where there is no skeleton, unknown names are told as well.
+    ``names``: the fields and figures there are. Where there is no skeleton, unknown names are reported as well.
     """
     tokens, whole = lex(names, report)
     if whole and _Order(report).fits(tokens):
@@ -89,7 +89,7 @@ class _Order:
         self.good = True
 
     def fits(self, tokens: list[Token]) -> bool:
-        """Whether the words can follow each other; tells what cannot, up to where there is too much to look at."""
+        """Whether the words can follow each other; reports those that cannot, up to the limits of a formula."""
         operators = [token for token in tokens if token.sort in {"binary", "sign", "prefix", "open"}]
         if len(operators) > OPERATORS_MAX:
             more = f" and all that follows: {len(operators):,} operators and brackets"

@@ -1,7 +1,7 @@
 """Values of one node for all rows, and arithmetic on them that agrees with Python's to the last bit.
 
 What 64 bits cannot hold, or a double would round, is computed by Python's own integers, in arrays of objects. That is
-slow and rare: each vector of integers knows how large its values can be, so one comparison tells when it is needed.
+slow and rare: each vector of integers knows how large its values can be, so one comparison shows when it is needed.
 """
 
 from __future__ import annotations

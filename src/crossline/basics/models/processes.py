@@ -1,7 +1,7 @@
 """Models that run, each in a process of its own, which is started when it is asked for the first time.
 
 It is another program that is started, not a copy of this one: a process with threads of Java and of brokers is not to
-be forked. Bytes go in and numbers come out; it ends with this process, since nobody holds its pipe then.
+be forked. Bytes go in and numbers come out; it ends with this process, which closes its pipe.
 
 Copies of a process leave its models' processes to it, unless it shares them (``Processes.share``): then they take turns
 in asking (``turns.py``), and one that comes upon a process that was left with half a request starts its own.
@@ -159,7 +159,7 @@ class _Process:
 
     @property
     def dead(self) -> bool:
-        """Whether it is gone; of one that another process started nobody knows before it is asked."""
+        """Whether it is gone; for one that another process started, only a request shows it."""
         return self._mine and self._process.poll() is not None
 
     @property
@@ -190,7 +190,7 @@ class _Process:
             each if good[number] else why.get(number, _UNSAID) for number, each in enumerate(cut)
         ]
         if isinstance(said, Failure) and self._process.returncode != 0:
-            found.append(said)  # of its own will it ends where nobody asks: that is no block's fault
+            found.append(said)  # an exit with status 0 follows from a closed pipe, and not from a block
         return found, isinstance(said, Failure)
 
     def _asked(self, seconds: int, value: Mapping[str, Any], behind: bytes) -> Any:
@@ -296,7 +296,7 @@ class Processes:
         if known is not None and not known.dead:
             self._running.move_to_end(digest)
             return known
-        if known is not None:  # nobody asked it for long, or the system ended it
+        if known is not None:  # it was idle for long, or the system ended it
             self._running.pop(digest).close()
         if find_spec("onnxruntime") is None:
             raise NoProcessError("no ONNX Runtime here", "it to be installed: pip install 'crossline[onnx]'")

@@ -87,7 +87,7 @@ def first_line(error: Exception) -> str:
 
 
 def serve(given: BinaryIO, answers: BinaryIO, board: Board) -> None:
-    """Open the model that the first message has, and score what comes until nobody asks any more."""
+    """Open the model that the first message has, and score requests until the pipe is closed."""
     message = read_message(given)
     if message is None:
         return

@@ -1,4 +1,4 @@
-"""Turns in asking one process, taken by copies of the process that started it."""
+"""A lock on the pipe of a process, shared by the process that started it and its forks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 
 class TornError(Exception):
-    """Somebody ended in the middle of asking: what would be read next is an answer to nobody."""
+    """A process ended between request and answer: the next answer on the pipe belongs to no request."""
 
 
 class Turn:
-    """One asks at a time, of all processes that have it. It is free again where the one that has it ends."""
+    """A lock that one process holds at a time. It is free again when its holder ends."""
 
     def __init__(self) -> None:
         self._lock = os.memfd_create("turn")
@@ -22,9 +22,9 @@ class Turn:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Wait for it, and ask; ``done`` says that the answer is there.
+        """Wait for the lock, then send a request; call ``done`` once the answer is read.
 
-        Raises TornError where one who asked before never had his.
+        Raises TornError where an earlier holder never read its answer.
         """
         fcntl.lockf(self._lock, fcntl.LOCK_EX)
         try:
@@ -40,7 +40,7 @@ class Turn:
         self._asking[0] = 0
 
     def torn(self) -> bool:
-        """Whether the next one to ask gets a TornError, as far as can be said without waiting for who asks now."""
+        """Whether the next holder gets a TornError; False while another process holds the lock."""
         try:
             fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

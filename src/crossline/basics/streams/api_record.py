@@ -23,7 +23,7 @@ class SubmittedRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSubmission(SubmittedRecord):
-    """A record whose ``raw`` is no JSON, so that nobody else can tell its ``key``; None: it has none."""
+    """A record whose ``raw`` is no JSON, so that its ``key`` goes with it; None: it has none."""
 
     key: bytes | None = None
 

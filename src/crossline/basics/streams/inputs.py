@@ -108,7 +108,7 @@ class Reading:
 
     @property
     def judged_once(self) -> bool:
-        """Whether no record is judged again: what is taken off a risk score was part of it until then."""
+        """Whether no record is judged again: a retracted hit was part of a risk score until its retraction."""
         return any(several_of(source) is not None for source in self.sources)
 
     @property

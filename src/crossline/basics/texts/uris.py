@@ -46,7 +46,7 @@ def check_uri(uri: str) -> tuple[str, str] | None:
 def is_loopback(host: str) -> bool:
     """Whether ``host`` (a name, or an address without brackets) is ``localhost``, of 127.0.0.0/8, or ``::1``.
 
-    What is sent there in the clear is read by nobody on the way.
+    Plain text sent there does not leave the machine.
     """
     try:
         return ipaddress.ip_address(host).is_loopback

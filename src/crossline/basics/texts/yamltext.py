@@ -35,7 +35,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Document:
-    """What a file said: ``data`` (the value; a list of the documents where there are several) and where it said it."""
+    """The content of a file: ``data`` (the value; a list of the documents where there are several) and positions."""
 
     source: str
     text: str

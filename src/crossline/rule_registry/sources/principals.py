@@ -44,7 +44,7 @@ def principal_of(message: TopicMessage, header: str) -> tuple[str | None, str | 
 
 
 def same_principal(one: str | None, other: str | None) -> bool:
-    """Whether two names may be of one principal; of nobody, or of one who cannot be reported from others, they may."""
+    """Whether two names may be of one principal; so may no name, and one that cannot be told apart from others."""
     if one is None or other is None or name_problem(one) is not None or name_problem(other) is not None:
         return True
     return _look(one) == _look(other)

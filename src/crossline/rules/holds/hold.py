@@ -1,7 +1,7 @@
 """``hold``: what an alert asks of a decision goes on for a time, for all records of its key.
 
 A hold is what composition can already say: a formula over the stream that the rule judges, with a figure that counts
-the rule's alerts of the key. So each version that holds gets such a rule of its own, which nobody wrote: it is compiled
+the rule's alerts of the key. So each version that holds gets a derived rule of its own: it is compiled
 and judged as others are, and its hits are no alerts, but reasons of decisions (``evaluate/decisions/holds.py``).
 """
 
@@ -62,7 +62,7 @@ class HoldRule(Rule):
 
 
 def is_hold(rule: Rule) -> bool:
-    """Whether nobody wrote it."""
+    """Whether the rule was derived from a hold rather than written."""
     return isinstance(rule, HoldRule | PlacedRule)
 
 

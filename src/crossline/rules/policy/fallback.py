@@ -74,7 +74,7 @@ class FallbackBranch(BaseModel):
 
 
 def order_findings(branches: Sequence[FallbackBranch]) -> list[Finding]:
-    """Branches that hold for every record, and have others behind them, which nobody would ever come to."""
+    """Branches that hold for every record and so make the branches after them unreachable."""
     return [
         Finding(("fallback", number), "a branch without when and conditions", "such a branch as the last one")
         for number, branch in enumerate(branches[:-1])
@@ -127,7 +127,7 @@ class Fallback:
             streams: All streams of the pipeline: a field that only others have is missing here.
 
         Raises:
-            ValueError: A branch does not fit the stream (``load_pipeline`` has said so before).
+            ValueError: A branch does not fit the stream (``load_pipeline`` has reported it before).
         """
         columns = _columns(stream, streams)
         for each in _branch_findings(branches, stream, columns):
@@ -167,8 +167,8 @@ class Fallback:
             ingest_ms: When the record came, epoch milliseconds: lists are read as of then.
 
         Returns:
-            The decision, and the number of the branch. Where a branch reads a list that is not there, nobody knows
-            what it would have said, nor what those behind it were meant for: `review`, and no branch.
+            The decision, and the number of the branch. Where a branch reads a list that is missing, its result is
+            unknown, so no later branch may decide: `review`, and no branch.
         """
         known = {name: _fit(lookup(fields, name), spec) for name, spec in self._columns.items()}
         for number, each in enumerate(self._branches):

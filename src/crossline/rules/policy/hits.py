@@ -71,7 +71,7 @@ class DecidingHit:
 
 
 def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:
-    """The hit that ``alert`` tells of; None where it does not count.
+    """The hit of ``alert``; None where it does not count.
 
     Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others. A correction tells of the
     hit that it corrects.
