@@ -202,15 +202,7 @@ def write_figures(
         run.running, totals.first_s = True, time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = collect_outcome(rows, None)
-            delivery = Delivery(
-                pipeline="figures",
-                batch_id=number,
-                alerts=outcome.alerts,
-                dead=outcome.dead,
-                late=outcome.late,
-                figures=outcome.figures,
-                told=outcome.told,
-            )
+            delivery = outcome.delivery("figures", number)
             writer.deliver(delivery)
             totals.add(delivery)
             totals.share = inputs.share(number)

@@ -16,7 +16,6 @@ from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpe
 from crossline.basics.values import Records
 from crossline.io.chunks import ReadLimit
 from crossline.io.files.log import FileChunks
-from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
@@ -111,15 +110,7 @@ def _run(
         totals.first_s = time.monotonic()
         for number, rows in enumerate(pool.run(inputs.batches(count))):
             outcome = collect_outcome(rows, None)
-            delivery = Delivery(
-                pipeline="backtest",
-                batch_id=number,
-                alerts=outcome.alerts,
-                dead=outcome.dead,
-                late=outcome.late,
-                figures=outcome.figures,
-                decisions=outcome.decisions,
-            )
+            delivery = outcome.delivery("backtest", number)
             writer.deliver(delivery)
             totals.add(delivery)
             totals.cost(costs.of(snapshot, outcome.costs))

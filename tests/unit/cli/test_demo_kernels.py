@@ -42,9 +42,11 @@ def test_it_ends_where_the_demo_is_killed(tmp_path: Path) -> None:
         "import sys, os, signal\n"
         "from crossline.cli.demo.other_kernels import OtherKernels\n"
         "waits = 'from crossline.runtime.machine.lifeline import watched_lifeline\\nimport time\\n'\n"
-        "waits += 'with watched_lifeline(): time.sleep(600)'\n"
+        'waits += \'with watched_lifeline():\\n  open("runs", "w").close()\\n  time.sleep(600)\'\n'
+        "os.mkfifo('runs')\n"
         "kernels = OtherKernels([sys.executable, '-c', waits])\n"
         "kernels.begin()\n"
+        "open('runs').close()\n"  # which waits until the other one has opened it
         "print(kernels.process_id, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -301,11 +301,14 @@ class Batches:
             "cost_ms": shown(cost_ms),
             **({"records_max": self.rate.records} if self.rate is not None else {}),
         }
-        events = self._changes.events()
-        found = (outcome.alerts, outcome.dead, outcome.late, figures, events, outcome.positions)
         task = batch_task(self._spark)
-        planned = (task.query_id, task.began_ms or 0)
-        return Delivery(self._settings.name, batch_id, *found, outcome.decisions, outcome.told, *planned)
+        return replace(
+            outcome.delivery(self._settings.name, batch_id),
+            figures=figures,
+            rule_events=self._changes.events(),
+            checkpoint=task.query_id,
+            began_ms=task.began_ms or 0,
+        )
 
     def _mark(self, delivery: Delivery) -> None:
         """The batch is with every sink."""

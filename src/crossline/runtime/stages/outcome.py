@@ -16,7 +16,7 @@ from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.evaluate.decisions.batch import Placed, in_order
 from crossline.evaluate.output import StreamClocks
 from crossline.ingest.route.part_codec import dead_from_json
-from crossline.io.sinks.base import LateRecord
+from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
 from crossline.runtime.stages.feature_table import FEATURE_ROWS
@@ -56,6 +56,20 @@ class Outcome:
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     costs: Meter = field(default_factory=Meter)
+
+    def delivery(self, pipeline: str, batch_id: int) -> Delivery:
+        """What sinks take of it."""
+        return Delivery(
+            pipeline=pipeline,
+            batch_id=batch_id,
+            alerts=self.alerts,
+            dead=self.dead,
+            late=self.late,
+            figures=self.figures,
+            positions=self.positions,
+            decisions=self.decisions,
+            told=self.told,
+        )
 
 
 def collect_from_spark(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:

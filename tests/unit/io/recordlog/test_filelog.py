@@ -124,13 +124,13 @@ def test_a_forked_child_does_not_hold_the_log(tmp_path: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        body = sorted(process.stdout.readline() for _ in range(2))
+        numbers = sorted(process.stdout.readline() for _ in range(2))
         try:
             process.kill()
             process.wait()
             assert run(put(tmp_path, [asked("a")]))[0] == [LogPosition("00000001.jsonl", 0)]
         finally:
-            os.kill(int(body[0]), signal.SIGKILL)
+            os.kill(int(numbers[0]), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("raw", [b"", b'{"id":"a"\n}', b'{"id":"a"}\n'])
