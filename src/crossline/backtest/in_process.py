@@ -14,6 +14,7 @@ import pyarrow as pa
 from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.basics.values import Records
+from crossline.evaluate.alerts.hits import Hit
 from crossline.io.chunks import ReadLimit
 from crossline.io.files.log import FileChunks
 from crossline.io.sinks.outfile import draft_file, make_folder
@@ -120,15 +121,20 @@ def _run(
     return totals
 
 
-def outcomes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] | None = None) -> Iterator[Outcome]:
+def outcomes(
+    judged: BacktestSpec,
+    folder: Path,
+    seen: Callable[[Records], None] | None = None,
+    wanted: Callable[[Hit], bool] | None = None,
+) -> Iterator[Outcome]:
     """The outcome of each batch, judged in this process: a sample is done before processes are forked.
 
-    ``seen``: called with the decoded records. Raises as ``backtest``.
+    ``seen``: called with the decoded records. ``wanted``: which hits become alerts; None: all. Raises as ``backtest``.
     """
     inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
     source = HeldSnapshot(inputs.aligned(judged.snapshot(judged.rules, 1)))
     intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
-    stages = stages_of(source, intake, MemoryJudge(source))
+    stages = stages_of(source, intake, MemoryJudge(source, wanted=wanted))
     for number, (mine,) in enumerate(inputs.batches(1)):
         rows = in_one(stages, Task(batch_id=number), iter(mine))
         pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]

@@ -35,6 +35,7 @@ from crossline.basics.formula.naive import evaluate
 from crossline.basics.formula.tree import FAMILIES, Compare, Join, Node
 from crossline.basics.values import I64, Records
 from crossline.evaluate.alerts.current_alerts import current_states
+from crossline.evaluate.alerts.hits import Hit
 from crossline.plan.compose import sources_of
 from crossline.programs.program import Comparison, FormulaPredicate, Program
 from crossline.rules.base import Rule
@@ -88,7 +89,7 @@ class _Nearest:
 
 def near_misses(judged: BacktestSpec, trial: Trial, folder: Path) -> dict[str, list[NearMiss]]:
     """The near misses by rule id. ``trial``: the result of the run itself; ``folder``: for temporary files."""
-    fired = {(alert["rule_id"], orjson.dumps(alert["key"])) for alert in trial.alerts}
+    fired = {(alert["rule_id"], _key_json(alert["key"])) for alert in trial.alerts}
     rules = {version.rule.rule_id: version.rule for version in judged.rules.versions}
     sources = sources_of(judged.rules, judged.history.streams)
     programs = {name: rule.program(sources.of_reading(rule.reading), judged.defaults) for name, rule in rules.items()}
@@ -98,20 +99,33 @@ def near_misses(judged: BacktestSpec, trial: Trial, folder: Path) -> dict[str, l
     level_of = {name: sources.level_of(rule.reading) for name, rule in rules.items()}
     for level in sorted(set(level_of.values())):
         seen = alone if level == 1 else None
-        for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen):
-            rule_id = alert["rule_id"]
-            if level_of[rule_id] == level and (rule_id, orjson.dumps(alert["key"])) not in fired:
-                miss = miss_at(rules[rule_id], programs[rule_id], alert)
-                if miss is not None:
-                    found[rule_id].take(miss)
+        mine = {name for name, its_level in level_of.items() if its_level == level}
+
+        def wanted(hit: Hit, mine: set[str] = mine) -> bool:
+            rule_id = hit.version.rule.rule_id
+            return rule_id in mine and (rule_id, _key_json(hit.key)) not in fired
+
+        for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen, wanted):
+            miss = miss_at(rules[alert["rule_id"]], programs[alert["rule_id"]], alert)
+            if miss is not None:
+                found[alert["rule_id"]].take(miss)
     return {name: each.best() for name, each in found.items()}
 
 
-def _probes(judged: BacktestSpec, folder: Path, seen: Callable[[Records], None] | None) -> Iterator[Mapping[str, Any]]:
-    """All alerts of probes, after corrections; those of rules with corrections come last."""
+def _key_json(key: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(dict(key))
+
+
+def _probes(
+    judged: BacktestSpec,
+    folder: Path,
+    seen: Callable[[Records], None] | None,
+    wanted: Callable[[Hit], bool],
+) -> Iterator[Mapping[str, Any]]:
+    """The wanted alerts of probes, after corrections; those of rules with corrections come last."""
     corrected: list[dict[str, Any]] = []
     again = judged.rules.again_ms(judged.defaults)
-    for outcome in outcomes(judged, folder, seen):
+    for outcome in outcomes(judged, folder, seen, wanted):
         for alert in outcome.alerts:
             if alert["rule_id"] in again:
                 corrected.append(alert)

@@ -22,7 +22,6 @@ from crossline.settings.process.serve import ServeSettings
 from crossline.settings.watch import Address
 
 # New objects between two looks at the young ones; each tenth of these looks further, each hundredth of those at all.
-GC_THRESHOLDS = 20_000, 10, 100
 
 
 def register(app: typer.Typer) -> None:
@@ -109,11 +108,10 @@ async def _serve(pipeline: Path, config: PipelineConfig, replica_of: str | None,
 def _spare_pauses() -> None:
     """A look at all objects for garbage takes tens of milliseconds, for which every request would wait.
 
-    What is there by now stays, and is looked at no more; of what comes, little is in circles.
+    What is there by now stays, and is looked at no more; of what comes, little is in circles (``collect_seldom``).
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _report_start(config: PipelineConfig, place: Address, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crossline.basics.wire import WirePart
+from crossline.evaluate.alerts.hits import Hit
 from crossline.evaluate.alignment import AlignmentBuffer
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, judge
@@ -24,13 +25,15 @@ from crossline.runtime.work.task import Task
 class MemoryJudge:
     """Judges the shards of one process, batch after batch; nothing is logged.
 
-    ``on_delta``: is given the level, the state and what a batch added to it, by the one that keeps that.
+    ``on_delta``: is given the level, the state and what a batch added to it, by the one that keeps that. ``wanted``:
+    which hits become alerts; None: all.
     """
 
     source: SnapshotSource
     on_delta: Callable[[int, ShardState, Sequence[StoreDelta]], None] | None = None
     states: dict[tuple[int, int], ShardState] = field(default_factory=dict)
     waiting: dict[int, AlignmentBuffer] = field(default_factory=dict)
+    wanted: Callable[[Hit], bool] | None = None
 
     def __call__(
         self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
@@ -54,6 +57,8 @@ class MemoryJudge:
                 yield later
             output = judge(snapshot.plans_at(level), state, parts, snapshot.judging, measuring())
             watch.lap("judge")
+            if self.wanted is not None:
+                output.hits = [hit for hit in output.hits if self.wanted(hit)]
             rows = result_rows(snapshot, level, shard, output, state)
             self._note(level, state, output.deltas)
             yield rows
