@@ -21,8 +21,6 @@ from crossline.settings.config import PipelineConfig
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.watch import Address
 
-# New objects between two looks at the young ones; each tenth of these looks further, each hundredth of those at all.
-
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
