@@ -18,6 +18,7 @@ EXTRA_OF = {
     **dict.fromkeys(("argon2", "cryptography", "fastapi", "httptools", "jinja2", "jwt", "python_multipart"), "serve"),
     **dict.fromkeys(("starlette", "tzdata", "uvicorn", "uvloop"), "serve"),
     "httpx": "client",
+    **dict.fromkeys(("pyiceberg", "pyiceberg_core", "sqlalchemy"), "lake"),
 }
 
 

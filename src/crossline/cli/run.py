@@ -25,9 +25,14 @@ from crossline.runtime.java.launch import RunningJava, kill_java, launch_ahead
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery
     from crossline.observe.telemetry import Telemetry
+    from crossline.runtime.pipeline.pipeline import Pipeline
     from crossline.runtime.work.totals import Totals
+    from crossline.runtime.workers.companion_process import CompanionProcess
     from crossline.serve.api_process import ApiProcess
     from crossline.settings.config import PipelineConfig
+
+LAKE_NICE = 10
+LAKE_END_S, LAKE_DRAIN_S = 75.0, 3_600.0  # how long the lake writer may take to end
 
 
 def register(app: typer.Typer) -> None:
@@ -118,6 +123,8 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
             watch.follow(running)
         if wanted.with_api:
             beside.enter_context(_api(pipeline))
+        if config.lake is not None and config.lake.writer:
+            beside.enter_context(_lake_writer(pipeline, running, drain=wanted.drain))
         stopping.stops(running)
         running.start()
         startup.step("first batch")
@@ -163,6 +170,15 @@ def _api(pipeline: Path) -> ApiProcess:
     from crossline.serve.api_process import ApiProcess
 
     return ApiProcess(pipeline)
+
+
+def _lake_writer(pipeline: Path, running: Pipeline, *, drain: bool) -> CompanionProcess:
+    """The writer beside the run. At the end it writes what is committed: with ``drain``, however long that takes."""
+    from crossline.runtime.workers.companion_process import CompanionProcess
+
+    arguments = ["lake", "write", str(pipeline), "--checkpoint-folder", running.checkpoint_folder]
+    end_s = LAKE_DRAIN_S if drain else LAKE_END_S
+    return CompanionProcess("the lake writer", arguments, nice=LAKE_NICE, end_s=end_s)
 
 
 def _watching(config: PipelineConfig) -> Telemetry | None:

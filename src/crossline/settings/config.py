@@ -27,6 +27,7 @@ from crossline.settings.decisions import DecisionSettings
 from crossline.settings.fields import DurationMs, Settings, not_empty
 from crossline.settings.kafka import KafkaSourceSettings, is_secret
 from crossline.settings.process.engine import EngineSettings
+from crossline.settings.process.lake import LakeSettings
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.process.slo import SloSettings, unmeasured
 from crossline.settings.secrets import A_SECRET
@@ -138,6 +139,9 @@ class PipelineFile(Settings):
     slo: SloSettings | None = Field(
         default=None, description="What is promised of latency, lag, checkpoint and availability. None: nothing."
     )
+    lake: LakeSettings | None = Field(
+        default=None, description="Iceberg tables with every record, alert and decision. None: no lake."
+    )
 
     def findings(self) -> list[Finding]:
         """Sinks of one topic; decisions without a policy, or with nowhere to go."""
@@ -173,6 +177,7 @@ class PipelineConfig:
     watch: WatchSettings | None = None
     serve: ServeSettings | None = None
     slo: SloSettings | None = None
+    lake: LakeSettings | None = None
 
 
 def rule_defaults(pipeline: PipelineConfig) -> Defaults:
@@ -243,6 +248,7 @@ def load_pipeline(text: str, source: str, read: Callable[[str], str]) -> Pipelin
         file.watch,
         file.serve,
         file.slo,
+        file.lake,
     )
 
 
@@ -361,6 +367,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         watch=_moved(pipeline.watch, folder) if pipeline.watch is not None else None,
         serve=_moved(pipeline.serve, folder) if pipeline.serve is not None else None,
         slo=_moved(pipeline.slo, folder) if pipeline.slo is not None else None,
+        lake=_moved(pipeline.lake, folder) if pipeline.lake is not None else None,
     )
 
 

@@ -13,6 +13,7 @@ from crossline.io.kafka.client import SILENT
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 
 AT_ONCE = 2_000  # records per call of the client
+ANSWER_S = 10.0
 SLICE = 16_000  # records of a partition per slice
 _ASK = {
     "enable.partition.eof": "true",
@@ -69,6 +70,15 @@ class KafkaRangeReader:
         if self._consumer is not None:
             with suppress(KafkaException):
                 self._consumer.unassign()
+
+    def first_offset(self, place: Place) -> int:
+        """The first offset that the topic still has in the partition; 0 where the broker does not say."""
+        if self._consumer is None:
+            self._consumer = Consumer(self._settings, logger=SILENT)
+        with suppress(KafkaException):
+            found = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=ANSWER_S, cached=False)
+            return 0 if found is None else int(found[0])
+        return 0
 
     def close(self) -> None:
         """Close the consumer."""

@@ -14,6 +14,7 @@ from crossline.basics.errors import UsageError
 from crossline.evaluate.shard import Bounds
 from crossline.generate.source import read_source
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+from crossline.io.outbox.batch_spool import BatchSpool
 from crossline.io.outbox.folders import destination_of, folder_names
 from crossline.io.outbox.sink import OutboxSink, place_in, waiting_in
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, build_sink
@@ -28,6 +29,7 @@ from crossline.runtime.java.launch import is_on_this_machine
 from crossline.runtime.java.settings import DAEMON
 from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.feed_sink import FEED, FeedSink, InForce, SourceEnds
+from crossline.runtime.pipeline.lake_spool_sink import BatchRanges, LakeSpoolSink
 from crossline.runtime.pipeline.pipeline import Pipeline
 from crossline.runtime.snapshot.checkpoint import Checkpoint, SourceMark
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claim_checkpoint
@@ -185,6 +187,8 @@ def _assembled(
     if config.serve is not None:
         ends = SourceEnds(checkpoint, order)
         sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
+    if config.lake is not None:
+        sinks.append(LakeSpoolSink(BatchSpool(held.lake_store), BatchRanges(checkpoint, order)))
     pipeline = Pipeline(spark, settings, snapshot, sources, feed, sinks, *run)
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline

@@ -92,6 +92,11 @@ class Pipeline:
         self._intake: Intake
         self._opened: list[Sink] = []
 
+    @property
+    def checkpoint_folder(self) -> str:
+        """The folder of the checkpoint on this machine."""
+        return self._settings.checkpoint
+
     def start(self) -> Pipeline:
         """Open sinks, write the plan snapshot, start the query.
 

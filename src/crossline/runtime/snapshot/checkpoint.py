@@ -25,6 +25,7 @@ from crossline.runtime.java.launch import session_folder
 from crossline.runtime.machine.temporary_folders import LOCK, is_held
 
 OWNER, HELD = "owner.json", "held"
+LAKE = "lake"  # the folder of the lake writer's spool
 LEFT_S_MAX = 120.0  # how long a killed run's Java is waited for; a busy machine takes its time to end it
 _POLL_S = 0.05
 _ANEW = "or move the checkpoint folder away to start anew (see operations.md)"
@@ -68,6 +69,11 @@ class Checkpoint:
     def sink_store(self, name: str) -> FileStore:
         """Where what waits for a sink lies."""
         return LocalFiles(self.folder / "behind" / name)
+
+    @property
+    def lake_store(self) -> FileStore:
+        """Where what batches gave lies until the lake has it."""
+        return LocalFiles(self.folder / LAKE)
 
     def keep_feed(self, batch: int, data: bytes) -> None:
         """Have what a batch gave be where the checkpoint is: the feed lies in its folder, which is there."""

@@ -40,7 +40,7 @@ PARTS_MAX = 64  # of a file that grows, until it is put anew
 _NOTE = re.compile(r"\d{12}-\d{12}\.json")
 _CHECKED = 256  # bytes of its end by which a file that grew is known to be the same one
 # Elsewhere on the store, of this run alone, or made anew from what the rule log keeps.
-_NOT = frozenset({"state", "behind", "tables", "held", "feed"})
+_NOT = frozenset({"state", "behind", "tables", "held", "feed", "lake"})
 _NEWEST = 3  # of Spark's logs of batches: it goes on with the last, and looks at the one before
 _LOGS = frozenset({"spark/offsets", "spark/commits"})
 

@@ -16,7 +16,7 @@ from crossline.io.objects.file_stores import FileStore, StoreUnavailableError, f
 from crossline.io.objects.location import is_uri, under
 from crossline.logs import get_logger
 from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder
-from crossline.runtime.snapshot.checkpoint import Checkpoint, claim
+from crossline.runtime.snapshot.checkpoint import LAKE, Checkpoint, claim
 from crossline.runtime.snapshot.checkpoint_mirror import NOTES, CheckpointMirror
 from crossline.runtime.snapshot.lease import Lease, release_lease
 from crossline.runtime.snapshot.rule_log_copy import RuleLogCopy
@@ -110,6 +110,11 @@ class StoredCheckpoint(Checkpoint):
     def sink_store(self, name: str) -> FileStore:
         """On the store too: what waits for a sink must outlive this machine."""
         return file_store(under(self.shown, "behind", name))
+
+    @property
+    def lake_store(self) -> FileStore:
+        """On the store as well."""
+        return file_store(under(self.shown, LAKE))
 
     def keep_feed(self, batch: int, data: bytes) -> None:
         """Put it on the store, before anybody is reported that the batch is done. Raises StoreUnavailableError."""

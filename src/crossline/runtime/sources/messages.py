@@ -1,6 +1,12 @@
-"""Messages of topics that are no records: without a value, or with headers or a time that a record cannot have."""
+"""Messages of topics as rows; and those that are no records.
+
+No record is a message without a value, or with headers or a time that a record cannot have.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +17,19 @@ from crossline.basics.values import I64
 from crossline.ingest.decode import Reason
 from crossline.ingest.decode.clock import TIME_MS_MIN
 from crossline.ingest.enrich.headers import header_columns
+from crossline.io.kafka.unavailable_range import Place
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 HEADERS = "headers"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_MESSAGES = pa.schema(
+    [
+        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
+        *(("timestamp", pa.timestamp("ms", "UTC")), ("timestampType", pa.int32()), ("value", pa.binary())),
+    ]
+)
 _WITHOUT = "a message without a value"
 _NO_VALUES = pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(bytes(8))])
 
@@ -62,3 +78,25 @@ def without_faults(
 
 def _early(stamp_ms: int) -> str:
     return f"the message's timestamp: found {stamp_ms} ms, expected a time from 1970-01-01 to 2200-01-01"
+
+
+def message_rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
+    """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
+    count = len(messages)
+    stamps = [message.timestamp() for message in messages]
+    columns: list[list[Any]] = [
+        [place[0]] * count,
+        [place[1]] * count,
+        [message.offset() for message in messages],
+        [ms for _, ms in stamps],
+        [kind - 1 for kind, _ in stamps],  # Spark numbers the kinds of times from -1 on
+        [message.value() for message in messages],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _MESSAGES, strict=True)]
+    rows = pa.RecordBatch.from_arrays(arrays, schema=_MESSAGES)
+    if not headers:
+        return rows
+    from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra
+
+    lines = [[{"key": name, "value": raw} for name, raw in read_headers(message)] for message in messages]
+    return rows.append_column(HEADERS, pa.array(lines, HEADERS_TYPE))

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.sources.intake import Intake, StreamIntake
-from crossline.runtime.sources.messages import HEADERS, HEADERS_TYPE
+from crossline.runtime.sources.messages import message_rows
 from crossline.runtime.sources.references import chunk_rows
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log.cache import Rows, ShardCache
@@ -34,19 +34,11 @@ from crossline.runtime.workers.state_server import announced_folder, use_folder
 from crossline.runtime.workers.state_servers import StateServerJudge
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from crossline.io.kafka.range_reader import KafkaRangeReader
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
 READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
-_SCHEMA = pa.schema(
-    [
-        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
-        *(("timestamp", pa.timestamp("ms", "UTC")), ("timestampType", pa.int32()), ("value", pa.binary())),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +110,7 @@ class InProcessWorker:
                 yield from self._chunks(stream, *ranges[CHUNKS])
                 continue
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
-                yield StreamIntake.marked(stream, _rows(place, messages, headers=bool(streams[stream].headers)))
+                yield StreamIntake.marked(stream, message_rows(place, messages, headers=bool(streams[stream].headers)))
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The chunks of a batch, which are in the list before Spark is told of them."""
@@ -139,28 +131,6 @@ def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaRangeRead
     from crossline.io.kafka.range_reader import KafkaRangeReader  # noqa: PLC0415 - the client is an extra
 
     return {stream: KafkaRangeReader(client) for stream, client in clients.items()}
-
-
-def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
-    """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
-    count = len(messages)
-    stamps = [message.timestamp() for message in messages]
-    columns: list[list[Any]] = [
-        [place[0]] * count,
-        [place[1]] * count,
-        [message.offset() for message in messages],
-        [ms for _, ms in stamps],
-        [kind - 1 for kind, _ in stamps],  # Spark numbers the kinds of times from -1 on
-        [message.value() for message in messages],
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-    rows = pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-    if not headers:
-        return rows
-    from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra
-
-    lines = [[{"key": name, "value": raw} for name, raw in read_headers(message)] for message in messages]
-    return rows.append_column(HEADERS, pa.array(lines, HEADERS_TYPE))
 
 
 def serve(connection: Connection) -> None:

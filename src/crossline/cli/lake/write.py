@@ -1,0 +1,63 @@
+"""``crossline lake write``: the writer of a pipeline's lake."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crossline.basics.errors import UsageError
+from crossline.cli.process import do_without_pandas
+from crossline.cli.terminal import note
+from crossline.rule_registry.content import read_pipeline_in_place
+
+if TYPE_CHECKING:
+    from crossline.lake.writer import Written
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    text = "Follow the committed batches of a pipeline and append them to its tables."
+    app.command(name="write", help=text)(write)
+
+
+def write(
+    pipeline: Annotated[Path, typer.Argument(help="The pipeline file.", exists=True, dir_okay=False)],
+    once: Annotated[bool, typer.Option("--once", help="Write what is committed now, and exit.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint-folder", help="Folder of the checkpoint on this machine, if it is not the file's."),
+    ] = None,
+) -> None:
+    """Append each committed batch to the tables once; restart it at any time, from anywhere that reaches both.
+
+    A run with `lake:` starts it beside itself. It needs neither Spark nor Java.
+    """
+    do_without_pandas()
+    config = read_pipeline_in_place(pipeline)
+    if config.lake is None:
+        raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
+    from crossline.lake.follow import Follower
+    from crossline.lake.writer_setup import writer_of
+
+    with writer_of(config, checkpoint) as writer:
+        follower = Follower(writer, config.lake.commit_every / 1_000, _report)
+        stop = threading.Event()
+
+        def on_signal(_: int, __: Any) -> None:
+            stop.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, on_signal)
+        if once:
+            follower.catch_up(stop)
+        else:
+            follower.run(stop)
+
+
+def _report(written: Written) -> None:
+    rows = ", ".join(f"{count:,} {name}" for name, count in written.rows.items() if count)
+    note(f"batches {written.first} to {written.last}: {rows or 'nothing new'}")

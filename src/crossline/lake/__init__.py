@@ -1,0 +1,1 @@
+"""The lake: Iceberg tables with every record, alert and decision of a pipeline."""

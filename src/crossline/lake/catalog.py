@@ -1,0 +1,158 @@
+"""Opens the catalog of a lake: a SQLite file, a PostgreSQL database, or a REST server."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crossline.basics.errors import StateError, UsageError
+from crossline.basics.texts.uris import ENDPOINT, REGION, asked_in
+from crossline.io.objects.location import is_uri
+from crossline.settings.config import PipelineConfig
+from crossline.settings.process.lake import (
+    LakeSettings,
+    PostgresCatalogSettings,
+    RestCatalogSettings,
+    SqliteCatalogSettings,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+
+CATALOG_NAME = "lake"  # the same for all engines: Iceberg's JDBC catalog keeps it in its tables
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeAddress:
+    """Where a lake is: its catalog, the namespace of its tables, and the folder or prefix of their files."""
+
+    catalog: Catalog
+    namespace: str
+    warehouse: str
+
+
+def open_lake(config: PipelineConfig, environment: Mapping[str, str] = os.environ) -> LakeAddress:
+    """The lake of a pipeline, whose paths are absolute or relative to the working directory.
+
+    Raises:
+        UsageError: The pipeline has no ``lake:``, or a package is missing.
+        StateError: The catalog cannot be opened.
+    """
+    if config.lake is None:
+        raise UsageError(f"pipeline {config.name} has no lake; write `lake: {{}}` in its file")
+    warehouse = config.lake.path if is_uri(config.lake.path) else str(Path(config.lake.path).absolute())
+    namespace = config.lake.namespace or re.sub(r"[.-]", "_", config.name)
+    try:
+        from pyiceberg.exceptions import NamespaceAlreadyExistsError  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise UsageError("the lake needs pyiceberg: pip install 'crossline[lake]'") from None
+    catalog = _catalog(config.lake, warehouse, environment)
+    try:
+        catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        pass
+    except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
+        raise StateError(f"the catalog of the lake cannot be used: {_without_address(error)}") from None
+    return LakeAddress(catalog, namespace, warehouse)
+
+
+def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, str]) -> Catalog:
+    properties = {"warehouse": _uri(warehouse), **_store_properties(warehouse, environment)}
+    chosen = settings.catalog or SqliteCatalogSettings(kind="sqlite", path=f"{warehouse}/catalog.db")
+    if isinstance(chosen, RestCatalogSettings):
+        return _rest(chosen, properties, environment)
+    from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an extra
+
+    if isinstance(chosen, SqliteCatalogSettings):
+        path = Path(chosen.path).absolute()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"{path}: the catalog of the lake cannot be made there: {error.strerror}") from error
+        uri = f"sqlite:///{path}?timeout=30"
+    else:
+        uri = _postgres_uri(chosen, environment)
+    try:
+        return SqlCatalog(CATALOG_NAME, uri=uri, **properties)
+    except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
+        raise StateError(f"the catalog of the lake cannot be opened: {_without_address(error)}") from None
+
+
+def _rest(settings: RestCatalogSettings, properties: dict[str, str], environment: Mapping[str, str]) -> Catalog:
+    from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - an extra
+
+    given: dict[str, Any] = {**properties, "uri": settings.uri}
+    if settings.warehouse is not None:
+        given["warehouse"] = settings.warehouse
+    if settings.token_env is not None:
+        token = environment.get(settings.token_env)
+        if not token:
+            raise UsageError(f"environment variable {settings.token_env}, which token_env names, is not set")
+        given["token"] = token
+    try:
+        return RestCatalog(CATALOG_NAME, **given)
+    except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
+        raise StateError(f"{settings.uri}: the catalog of the lake does not answer: {error}") from None
+
+
+def _postgres_uri(settings: PostgresCatalogSettings, environment: Mapping[str, str]) -> str:
+    """The address for SQLAlchemy. It holds the password: it is never printed."""
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an extra
+    from sqlalchemy.engine import URL  # noqa: PLC0415 - an extra
+
+    if settings.dsn_env is not None:
+        dsn = environment.get(settings.dsn_env)
+        if not dsn:
+            raise UsageError(f"environment variable {settings.dsn_env}, which dsn_env names, is not set")
+        given: dict[str, Any] = dict(conninfo_to_dict(dsn))
+    else:
+        password = settings.password(environment, lambda path: Path(path).read_text(encoding="utf-8"))
+        given = {
+            "host": settings.host,
+            "port": settings.port,
+            "dbname": settings.dbname or settings.user,
+            "user": settings.user,
+            "password": password,
+            "sslmode": settings.sslmode,
+            "sslrootcert": settings.ca_file,
+        }
+    query = {name: str(value) for name, value in given.items() if value is not None and name not in _URL_PARTS}
+    port = given.get("port")
+    address = URL.create(
+        "postgresql+psycopg",
+        given.get("user"),
+        given.get("password"),
+        given.get("host"),
+        None if port is None else int(port),
+        given.get("dbname"),
+        query,
+    )
+    return address.render_as_string(hide_password=False)
+
+
+_URL_PARTS = ("host", "port", "dbname", "user", "password")
+
+
+def _uri(warehouse: str) -> str:
+    return warehouse.partition("?")[0] if is_uri(warehouse) else f"file://{warehouse}"
+
+
+def _store_properties(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """What pyiceberg needs to reach an S3 store; credentials stay where AWS's libraries look for them."""
+    if not warehouse.startswith(("s3://", "s3a://")):
+        return {}
+    asked = asked_in(warehouse.partition("?")[2])
+    endpoint = asked.get(ENDPOINT) or next((environment[name] for name in _ENDPOINTS if environment.get(name)), None)
+    region = asked.get(REGION) or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    found = {"s3.endpoint": endpoint, "s3.region": region}
+    return {name: value for name, value in found.items() if value}
+
+
+def _without_address(error: Exception) -> str:
+    """The error's text without any address with a password, which drivers like to repeat."""
+    return re.sub(r"://[^@\s]*@", "://…@", str(error).splitlines()[0] if str(error) else type(error).__name__)

@@ -1,0 +1,68 @@
+"""Runs the lake writer until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crossline.basics.errors import CrosslineError, RetryableError
+from crossline.lake.writer import LakeWriter, Written
+from crossline.logs import get_logger
+
+PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
+LAST_S_MAX = 60.0  # after the stop
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Writes what is committed every ``every_s`` seconds.
+
+    Attributes:
+        writer: Writes one slice of batches.
+        every_s: Seconds between the starts of two rounds.
+        on_written: Called after each slice.
+    """
+
+    writer: LakeWriter
+    every_s: float
+    on_written: Callable[[Written], None] = lambda _: None
+
+    def run(self, stop: threading.Event) -> None:
+        """Follow until ``stop`` is set; then write what is committed by then, within a minute.
+
+        Raises:
+            CrosslineError: What a further attempt does not help against.
+        """
+        while not stop.is_set():
+            began_s = time.monotonic()
+            self._round(stop, began_s + PAUSE_S_MAX)
+            stop.wait(max(0.0, began_s + self.every_s - time.monotonic()))
+        self._round(threading.Event(), time.monotonic() + LAST_S_MAX)
+
+    def catch_up(self, stop: threading.Event) -> None:
+        """Write what is committed, and return."""
+        self._round(stop, None)
+
+    def _round(self, stop: threading.Event, failing_until_s: float | None) -> None:
+        """Write slice by slice until nothing is left; retry failures until ``failing_until_s`` (None: for ever)."""
+        pause_s = PAUSE_S
+        while not stop.is_set():
+            try:
+                written = self.writer.write_next()
+            except Exception as error:
+                if isinstance(error, CrosslineError) and not isinstance(error, RetryableError):
+                    raise
+                log.warning("the lake cannot be written; trying again", error=str(error).partition("\n")[0])
+                if failing_until_s is not None and time.monotonic() > failing_until_s:
+                    return
+                stop.wait(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            else:
+                if written is None:
+                    return
+                pause_s = PAUSE_S
+                self.on_written(written)

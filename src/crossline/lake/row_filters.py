@@ -1,0 +1,65 @@
+"""Conditions on rows of the lake, as Iceberg plans files by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+
+def between(column: str, start_ms: int | None, end_ms: int | None) -> BooleanExpression:
+    """Instants from ``start_ms`` up to and including ``end_ms``, in epoch milliseconds; None: without a bound."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    parts: list[Any] = []
+    if start_ms is not None:
+        parts.append(_made(expressions.GreaterThanOrEqual, column, instant_literal(start_ms)))
+    if end_ms is not None:
+        parts.append(_made(expressions.LessThanOrEqual, column, instant_literal(end_ms)))
+    return all_of(parts)
+
+
+def equal(column: str, value: str | int | bool) -> BooleanExpression:
+    """Rows with this value."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.EqualTo, column, value)
+
+
+def not_equal(column: str, value: str | int | bool) -> BooleanExpression:
+    """Rows with another value."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.NotEqualTo, column, value)
+
+
+def one_of(column: str, values: Iterable[str | int]) -> BooleanExpression:
+    """Rows with one of these values."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.In, column, set(values))
+
+
+def all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
+    """Rows for which all conditions hold; without a condition, all rows."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    found: BooleanExpression = expressions.AlwaysTrue()
+    for part in parts:
+        found = _made(expressions.And, found, part)
+    return found
+
+
+def instant_literal(ms: int) -> str:
+    """Epoch milliseconds as Iceberg reads an instant."""
+    seconds, rest = divmod(ms, 1_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1_000).isoformat()
+
+
+def _made(kind: Any, *given: Any) -> BooleanExpression:
+    """The library's expressions are models whose types its own constructors do not have."""
+    found: BooleanExpression = kind(*given)
+    return found

@@ -1,0 +1,90 @@
+"""The watermark of a lake: up to which batch all of its tables are whole.
+
+A commit of Iceberg covers one table, so a table may be ahead of the others. A row of the table ``watermarks`` is
+appended once all tables have a batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from crossline.lake.catalog import LakeAddress
+from crossline.lake.lake_table import LakeTable
+from crossline.lake.row_filters import all_of, equal
+from crossline.lake.table_layouts import BATCH, CHECKPOINT, DELIVERED, WATERMARKS
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """All tables have the batches of ``checkpoint`` up to ``batch``.
+
+    Attributes:
+        checkpoint: The id of the checkpoint.
+        batch: The last batch; -1: none.
+        delivered_ms: When that batch was delivered.
+        clocks: By stream, the highest event time of its records (ms), where ingest time is made from it.
+        snapshots: By table, the snapshot that has the batch.
+    """
+
+    checkpoint: str
+    batch: int
+    delivered_ms: int = 0
+    clocks: Mapping[str, int] = field(default_factory=dict)
+    snapshots: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Watermarks:
+    """The table of watermarks."""
+
+    table: LakeTable
+
+    @staticmethod
+    def of(lake: LakeAddress) -> Watermarks:
+        """Of a lake; the table is made where it is missing."""
+        return Watermarks(LakeTable.ensure(lake, WATERMARKS))
+
+    def last(self, checkpoint: str) -> Watermark:
+        """The last watermark of a checkpoint."""
+        self.table.table.refresh()
+        batch = self.table.last_batch(checkpoint)
+        if batch < 0:
+            return Watermark(checkpoint, -1)
+        mine = all_of([equal(CHECKPOINT, checkpoint), equal(BATCH, batch)])
+        rows = self.table.table.scan(row_filter=mine).to_arrow()
+        return _watermark(rows.to_pylist()[0])
+
+    def newest(self) -> Watermark | None:
+        """The watermark that was written last, of whichever checkpoint; None: there is none."""
+        self.table.table.refresh()
+        rows = self.table.table.scan().to_arrow().sort_by([("committed_at", "ascending"), (BATCH, "ascending")])
+        return _watermark(rows.slice(len(rows) - 1).to_pylist()[0]) if len(rows) else None
+
+    def append(self, mark: Watermark) -> None:
+        """Append a watermark, unless one of this batch or of a later one is there."""
+        now_us = time.time_ns() // 1_000
+        row: dict[str, Any] = {
+            "committed_at": now_us,
+            "snapshots": orjson.dumps(dict(mark.snapshots)).decode(),
+            "clocks": orjson.dumps(dict(mark.clocks)).decode(),
+            BATCH: mark.batch,
+            CHECKPOINT: mark.checkpoint,
+            DELIVERED: mark.delivered_ms * 1_000,
+        }
+        self.table.append(pa.Table.from_pylist([row], schema=WATERMARKS.schema), mark.checkpoint, mark.batch)
+
+
+def _watermark(row: Mapping[str, Any]) -> Watermark:
+    return Watermark(
+        row[CHECKPOINT],
+        row[BATCH],
+        round(row[DELIVERED].timestamp() * 1_000),
+        orjson.loads(row["clocks"]),
+        orjson.loads(row["snapshots"]),
+    )

@@ -1,0 +1,225 @@
+"""The lake writer: follows the committed batches of a pipeline, and appends their content to the tables once.
+
+A slice is a run of batches. For each table the writer appends the rows of the slice; then it appends a watermark, and
+deletes the spool files of the slice. After a failure at any point the next attempt makes the same rows of the same
+batches, and each table takes those that it does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.backtest.sample_view import IngestClocks
+from crossline.basics.values import I64
+from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, SpooledBatch
+from crossline.lake.catalog import LakeAddress
+from crossline.lake.delivery_rows import delivery_rows
+from crossline.lake.lake_table import LakeTable
+from crossline.lake.record_rows import record_rows
+from crossline.lake.source_reader import SourceReader
+from crossline.lake.table_layouts import OUTPUTS, TableLayout, records_layout
+from crossline.lake.watermark import Watermark, Watermarks
+from crossline.logs import get_logger
+from crossline.runtime.snapshot.spark_log import committed
+
+RECORD_BYTES = 512  # of a record of a topic, as far as slices are concerned
+DUPLICATE = "duplicate_id"
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one slice added: batches ``first`` to ``last``, and the rows by table."""
+
+    first: int
+    last: int
+    rows: dict[str, int]
+
+
+@dataclass(slots=True)
+class LakeWriter:
+    """Writes the batches of one pipeline.
+
+    Attributes:
+        lake: Where the tables are.
+        spool: What batches gave.
+        reader: Reads their records.
+        slice_bytes: Most bytes of records in a slice; one batch may have more.
+        keys: By stream, the fields that rules group by.
+        before_step: Called with the name of each step before it is taken; tests fail there.
+    """
+
+    lake: LakeAddress
+    spool: BatchSpool
+    reader: SourceReader
+    slice_bytes: int
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    before_step: Callable[[str], None] = lambda _: None
+    _tables: dict[str, LakeTable] = field(default_factory=dict)
+    _watermarks: Watermarks | None = None
+
+    def pending(self) -> list[int]:
+        """The numbers of the committed batches that the spool has."""
+        numbers = self.spool.numbers()
+        if numbers and not committed(str(self.reader.folder), numbers[-1]):
+            numbers.pop()  # those before it are committed: a batch is delivered after them
+        return numbers
+
+    def write_next(self) -> Written | None:
+        """Write the next slice; None: there is no committed batch that the lake does not have.
+
+        Raises:
+            LakeUnavailableError: A source, the catalog or the files do not answer; call again.
+            StateError: The spool is damaged, or a stream declares another type for a column.
+        """
+        numbers = self.pending()
+        if not numbers:
+            return None
+        batches = self._slice(numbers)
+        checkpoint = batches[0].delivery.checkpoint
+        marks = self._marks()
+        mark = marks.last(checkpoint)
+        fresh = [batch for batch in batches if batch.number > mark.batch]
+        rows: dict[str, int] = {}
+        if fresh:
+            rows = self._append(fresh, mark)
+        self.before_step("delete")
+        for batch in batches:
+            self.spool.delete(batch.number)
+        return Written(batches[0].number, batches[-1].number, rows)
+
+    def _append(self, batches: Sequence[SpooledBatch], mark: Watermark) -> dict[str, int]:
+        checkpoint, last = batches[0].delivery.checkpoint, batches[-1].number
+        clocks = IngestClocks(dict(mark.clocks))
+        rows = {**self._records(batches, clocks), **delivery_rows(batches)}
+        added: dict[str, int] = {}
+        for layout, table in rows.items():
+            self.before_step(layout.name)
+            added[layout.name] = self._table(layout).append(table, checkpoint, last)
+        self.before_step("watermark")
+        snapshots = {name: each for name, table in self._tables.items() if (each := table.snapshot()) is not None}
+        self._marks().append(Watermark(checkpoint, last, batches[-1].delivered_ms, clocks.highest_ms, snapshots))
+        return added
+
+    def _slice(self, numbers: Sequence[int]) -> list[SpooledBatch]:
+        """The first batches of ``numbers``, of one checkpoint, whose records are within ``slice_bytes``."""
+        found: list[SpooledBatch] = []
+        left = self.slice_bytes
+        for number in numbers:
+            batch = self.spool.get(number)
+            left -= self._weight(batch)
+            if found and (left < 0 or batch.delivery.checkpoint != found[0].delivery.checkpoint):
+                break
+            found.append(batch)
+        return found
+
+    def _weight(self, batch: SpooledBatch) -> int:
+        return sum(
+            self.reader.chunk_bytes(stream, *span) if name == CHUNKS else (span[1] - span[0]) * RECORD_BYTES
+            for stream, logs in batch.ranges.items()
+            for name, span in logs.items()
+        )
+
+    def _records(self, batches: Sequence[SpooledBatch], clocks: IngestClocks) -> dict[TableLayout, pa.Table]:
+        """The rows of each stream's table, their ingest times made by ``clocks``."""
+        dead = _dead_positions(batches)
+        found: dict[TableLayout, pa.Table] = {}
+        for stream, spec in self.reader.config.streams.items():
+            layout = records_layout(stream, spec, self.keys.get(stream, ()))
+            runs = _Runs.of(stream, batches)
+            ranges = runs.ranges()
+            parts: list[pa.Table] = []
+            if not ranges:
+                continue
+            for records, chunk in self.reader.read(stream, ranges, max(b.delivery.began_ms for b in batches)):
+                at = runs.batch_at(CHUNKS if chunk >= 0 else records.partition, records.offsets, chunk)
+                ingest_ms = clocks.of(records)
+                if records.ingest_ms is not None:
+                    ingest_ms = records.ingest_ms
+                letters = dead.get((stream, records.partition), {})
+                reasons = [letters.get(each) for each in records.offsets.tolist()] if letters else []
+                duplicate = np.array([each == DUPLICATE for each in reasons] or [False] * len(records))
+                rows = record_rows(
+                    layout,
+                    spec,
+                    records,
+                    ingest_ms,
+                    runs.numbers[at],
+                    batches[0].delivery.checkpoint,
+                    runs.delivered_ms[at],
+                    duplicate,
+                )
+                if reasons:
+                    rows = rows.filter(pa.array([each in {None, DUPLICATE} for each in reasons]))
+                parts.append(rows)
+            if parts:
+                found[layout] = pa.concat_tables(parts)
+        return found
+
+    def _table(self, layout: TableLayout) -> LakeTable:
+        known = self._tables.get(layout.name)
+        if known is None or known.layout.schema != layout.schema:
+            known = self._tables[layout.name] = LakeTable.ensure(self.lake, layout)
+        return known
+
+    def _marks(self) -> Watermarks:
+        if self._watermarks is None:
+            self._watermarks = Watermarks.of(self.lake)
+        return self._watermarks
+
+    def make_tables(self) -> None:
+        """Make all tables, so that readers find them before the first commit."""
+        for stream, spec in self.reader.config.streams.items():
+            self._table(records_layout(stream, spec, self.keys.get(stream, ())))
+        for layout in OUTPUTS:
+            self._table(layout)
+        self._marks()
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Which batch each position of a stream's logs is of: of batch i those before ``ends[log][i]``."""
+
+    numbers: I64
+    delivered_ms: I64
+    starts: dict[str, int]
+    ends: dict[str, I64]
+
+    @staticmethod
+    def of(stream: str, batches: Sequence[SpooledBatch]) -> _Runs:
+        starts: dict[str, int] = {}
+        ends: dict[str, list[int]] = {}
+        for number, batch in enumerate(batches):
+            for name, (start, end) in batch.ranges.get(stream, {}).items():
+                starts.setdefault(name, start)
+                known = ends.setdefault(name, [start] * number)
+                known += [known[-1] if known else start] * (number - len(known))
+                known.append(end)
+        whole = {
+            name: np.array(known + [known[-1]] * (len(batches) - len(known)), np.int64) for name, known in ends.items()
+        }
+        numbers = np.array([batch.number for batch in batches], np.int64)
+        return _Runs(numbers, np.array([batch.delivered_ms for batch in batches], np.int64), starts, whole)
+
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        return {name: (start, int(self.ends[name][-1])) for name, start in self.starts.items()}
+
+    def batch_at(self, name: str, offsets: I64, chunk: int) -> I64:
+        """The index of the batch of each record; those of a chunk are of one batch."""
+        if chunk < 0:
+            return np.searchsorted(self.ends[name], offsets, side="right")
+        return np.full(len(offsets), np.searchsorted(self.ends[name], chunk, side="right"), np.int64)
+
+
+def _dead_positions(batches: Sequence[SpooledBatch]) -> dict[tuple[str, str], dict[int, str]]:
+    """By stream and log, the positions of dead letters and their reasons."""
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for batch in batches:
+        for letter in batch.delivery.dead:
+            found.setdefault((letter.stream, letter.partition), {})[letter.offset] = letter.reason
+    return found
