@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 CATALOG_NAME = "lake"  # the same for all engines: Iceberg's JDBC catalog keeps it in its tables
+_OPEN_TRIES, _PAUSE_S = 4, 0.2
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
@@ -40,25 +42,29 @@ def open_lake(config: PipelineConfig, environment: Mapping[str, str] = os.enviro
     """The lake of a pipeline, whose paths are absolute or relative to the working directory.
 
     Raises:
-        UsageError: The pipeline has no ``lake:``, or a package is missing.
+        UsageError: The pipeline has no ``lake:``.
+        ModuleNotFoundError: A package of the extra ``lake`` is missing.
         StateError: The catalog cannot be opened.
     """
     if config.lake is None:
         raise UsageError(f"pipeline {config.name} has no lake; write `lake: {{}}` in its file")
     warehouse = config.lake.path if is_uri(config.lake.path) else str(Path(config.lake.path).absolute())
     namespace = config.lake.namespace or re.sub(r"[.-]", "_", config.name)
-    try:
-        from pyiceberg.exceptions import NamespaceAlreadyExistsError  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise UsageError("the lake needs pyiceberg: pip install 'crossline[lake]'") from None
     catalog = _catalog(config.lake, warehouse, environment)
     try:
-        catalog.create_namespace(namespace)
-    except NamespaceAlreadyExistsError:
-        pass
+        _ensure_namespace(catalog, namespace)
     except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
         raise StateError(f"the catalog of the lake cannot be used: {_without_address(error)}") from None
     return LakeAddress(catalog, namespace, warehouse)
+
+
+def _ensure_namespace(catalog: Catalog, namespace: str) -> None:
+    """Make the namespace where it is missing; another process may make it at the same time."""
+    try:
+        catalog.create_namespace_if_not_exists(namespace)
+    except Exception:
+        if not catalog.namespace_exists(namespace):
+            raise
 
 
 def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, str]) -> Catalog:
@@ -77,10 +83,14 @@ def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, s
         uri = f"sqlite:///{path}?timeout=30"
     else:
         uri = _postgres_uri(chosen, environment)
-    try:
-        return SqlCatalog(CATALOG_NAME, uri=uri, **properties)
-    except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
-        raise StateError(f"the catalog of the lake cannot be opened: {_without_address(error)}") from None
+    for attempt in range(_OPEN_TRIES):
+        try:
+            return SqlCatalog(CATALOG_NAME, uri=uri, **properties)
+        except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
+            if attempt + 1 == _OPEN_TRIES:  # before that, another process may be making the same tables
+                raise StateError(f"the catalog of the lake cannot be opened: {_without_address(error)}") from None
+            time.sleep(_PAUSE_S)
+    raise AssertionError
 
 
 def _rest(settings: RestCatalogSettings, properties: dict[str, str], environment: Mapping[str, str]) -> Catalog:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,8 @@ _PROPERTIES = {
     "format-version": "2",
     "commit.retry.num-retries": "0",
     "write.parquet.compression-codec": "zstd",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
@@ -58,7 +61,11 @@ class LakeTable:
         Raises:
             StateError: A column has another type now than in the table.
         """
-        from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError  # noqa: PLC0415 - an extra
+        from pyiceberg.exceptions import (  # noqa: PLC0415 - an extra
+            CommitFailedException,
+            NoSuchTableError,
+            TableAlreadyExistsError,
+        )
 
         name = (lake.namespace, layout.name)
         try:
@@ -66,7 +73,7 @@ class LakeTable:
         except NoSuchTableError:
             try:
                 table = _created(lake, layout)
-            except TableAlreadyExistsError:  # by another writer, at the same time
+            except (CommitFailedException, TableAlreadyExistsError):  # by another writer, at the same time
                 table = lake.catalog.load_table(name)
         found = LakeTable(layout, table)
         found.evolve()
@@ -124,6 +131,11 @@ class LakeTable:
                 return len(fresh)
         raise LakeUnavailableError(f"table {self.layout.name} of the lake: {TRIES_MAX} commits met those of others")
 
+    @staticmethod
+    def new_file_name() -> str:
+        """A name that no other file has."""
+        return f"{uuid.uuid4().hex}.parquet"
+
     def snapshot(self) -> int | None:
         """The id of the table's current snapshot; None: nothing was appended yet."""
         found = self.table.current_snapshot()
@@ -173,22 +185,20 @@ def _first_of_each(rows: pa.Table, identity: Iterable[str]) -> pa.Table:
 
 
 def _created(lake: LakeAddress, layout: TableLayout) -> Table:
-    from pyiceberg.partitioning import PartitionField, PartitionSpec  # noqa: PLC0415 - an extra
     from pyiceberg.transforms import DayTransform  # noqa: PLC0415 - an extra
 
-    table = lake.catalog.create_table(
-        (lake.namespace, layout.name),
-        layout.schema,
-        location=f"{_root(lake.warehouse)}/{lake.namespace}/{layout.name}",
-        properties=_PROPERTIES,
-    )
-    source = table.schema().find_field(layout.time).field_id
-    spec = PartitionSpec(PartitionField(source, 1000, DayTransform(), f"{layout.time}_day"))
-    with table.update_spec() as update:
-        field = spec.fields[0]
-        update.add_field(layout.time, field.transform, field.name)
+    name = (lake.namespace, layout.name)
+    location = f"{_root(lake.warehouse)}/{lake.namespace}/{layout.name}"
+    # In one commit: another writer must not find the table before it is partitioned.
+    with (
+        lake.catalog.create_table_transaction(
+            name, layout.schema, location=location, properties=_PROPERTIES
+        ) as transaction,
+        transaction.update_spec() as update,
+    ):
+        update.add_field(layout.time, DayTransform(), f"{layout.time}_day")
     log.info("table of the lake made", table=layout.name)
-    return table
+    return lake.catalog.load_table(name)
 
 
 def _root(warehouse: str) -> str:

@@ -22,6 +22,13 @@ def between(column: str, start_ms: int | None, end_ms: int | None) -> BooleanExp
     return all_of(parts)
 
 
+def before(column: str, end_ms: int) -> BooleanExpression:
+    """Instants before ``end_ms``, in epoch milliseconds."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.LessThan, column, instant_literal(end_ms))
+
+
 def equal(column: str, value: str | int | bool) -> BooleanExpression:
     """Rows with this value."""
     from pyiceberg import expressions  # noqa: PLC0415 - an extra

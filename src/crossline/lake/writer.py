@@ -77,16 +77,18 @@ class LakeWriter:
             LakeUnavailableError: A source, the catalog or the files do not answer; call again.
             StateError: The spool is damaged, or a stream declares another type for a column.
         """
-        numbers = self.pending()
-        if not numbers:
+        batches = self._slice(self.pending())
+        if not batches:
             return None
-        batches = self._slice(numbers)
         checkpoint = batches[0].delivery.checkpoint
         marks = self._marks()
         mark = marks.last(checkpoint)
         fresh = [batch for batch in batches if batch.number > mark.batch]
         rows: dict[str, int] = {}
         if fresh:
+            if mark.batch + 1 < fresh[0].number:
+                lost = {"first": mark.batch + 1, "last": fresh[0].number - 1}
+                log.error("batches are missing in the spool; the lake does not get what they gave", **lost)
             rows = self._append(fresh, mark)
         self.before_step("delete")
         for batch in batches:
@@ -111,7 +113,10 @@ class LakeWriter:
         found: list[SpooledBatch] = []
         left = self.slice_bytes
         for number in numbers:
-            batch = self.spool.get(number)
+            try:
+                batch = self.spool.get(number)
+            except FileNotFoundError:  # another writer has written the batch
+                continue
             left -= self._weight(batch)
             if found and (left < 0 or batch.delivery.checkpoint != found[0].delivery.checkpoint):
                 break

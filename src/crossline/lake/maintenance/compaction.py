@@ -1,0 +1,111 @@
+"""Merges small data files of a day into larger ones, sorted by time.
+
+A commit that meets another one is given up: the files that it wrote are deleted, and the next run merges again. So
+compaction never makes a writer wait; a writer that meets a compaction appends again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crossline.lake.data_files import delete_files, sorted_rows, write_rows
+from crossline.lake.lake_table import LakeTable
+from crossline.logs import get_logger
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import FileScanTask
+
+TARGET_BYTES = 128 << 20
+DAY_MS = 86_400_000
+CLOSED_AFTER_MS = 2 * 3_600_000  # after its end: most late records have come by then
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """How many files became how many."""
+
+    before: int = 0
+    after: int = 0
+
+
+def compact(table: LakeTable, now_ms: int, target_bytes: int = TARGET_BYTES) -> Compacted:
+    """Merge the small files of each day, in the order of their times.
+
+    Args:
+        table: The table.
+        now_ms: Epoch milliseconds. The files of a day that is not closed are merged once they fill a file.
+        target_bytes: The size of a merged file; files of half of it or more are left alone.
+    """
+    table.table.refresh()
+    days: dict[int, list[FileScanTask]] = {}
+    for task in table.table.scan().plan_files():
+        days.setdefault(_day(task.file), []).append(task)
+    before = after = 0
+    time_field = table.table.schema().find_field(table.layout.time).field_id
+    for day, tasks in sorted(days.items()):
+        closed = (day + 1) * DAY_MS + CLOSED_AFTER_MS <= now_ms
+        for group in _groups(tasks, time_field, target_bytes, closed=closed):
+            if _merge(table, group):
+                before, after = before + len(group), after + 1
+    return Compacted(before, after)
+
+
+def _day(file: DataFile) -> int:
+    """Days since the epoch; all tables have one partition field."""
+    found: Any = file.partition[0]
+    return -1 if found is None else int(found)
+
+
+def _groups(
+    tasks: Sequence[FileScanTask], time_field: int, target_bytes: int, *, closed: bool
+) -> Iterator[list[FileScanTask]]:
+    """Small files in runs of up to ``target_bytes``; the last run of a day only if the day is closed."""
+    small = [task for task in tasks if task.file.file_size_in_bytes < target_bytes // 2 and not task.delete_files]
+    run: list[FileScanTask] = []
+    size = 0
+    for task in sorted(small, key=lambda each: (_first_us(each.file, time_field), each.file.file_path)):
+        if run and size + task.file.file_size_in_bytes > target_bytes:
+            if len(run) > 1:
+                yield run
+            run, size = [], 0
+        run.append(task)
+        size += task.file.file_size_in_bytes
+    if len(run) > 1 and closed:
+        yield run
+
+
+def _first_us(file: DataFile, time_field: int) -> int:
+    """The first time in a file, in microseconds of the epoch, which is how Iceberg writes the bound."""
+    bound = (file.lower_bounds or {}).get(time_field)
+    return 0 if bound is None else int.from_bytes(bound, "little", signed=True)
+
+
+def _merge(table: LakeTable, tasks: Sequence[FileScanTask]) -> bool:
+    """Replace the files of ``tasks`` by one. False: another commit came first."""
+    from pyiceberg.exceptions import CommitFailedException, ValidationException  # noqa: PLC0415 - an extra
+    from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - an extra
+    from pyiceberg.io.pyarrow import ArrowScan, parquet_file_to_data_file  # noqa: PLC0415 - an extra
+
+    own, layout = table.table, table.layout
+    rows = ArrowScan(own.metadata, own.io, own.schema(), AlwaysTrue()).to_table(tasks)
+    folder = tasks[0].file.file_path.rpartition("/")[0]
+    path = f"{folder}/merged-{table.new_file_name()}"
+    try:
+        with own.io.new_output(path).create() as out:
+            write_rows(layout, sorted_rows(layout, rows), out)
+        merged = parquet_file_to_data_file(own.io, own.metadata, path)
+        with own.transaction() as transaction, transaction.update_snapshot().overwrite() as change:
+            for task in tasks:
+                change.delete_data_file(task.file)
+            change.append_data_file(merged)
+    except (CommitFailedException, ValidationException):
+        delete_files([path], own.io)
+        own.refresh()
+        log.info("a compaction met another commit; the next run merges again", table=layout.name)
+        return False
+    return True

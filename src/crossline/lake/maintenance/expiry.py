@@ -1,0 +1,102 @@
+"""Expires snapshots and deletes the files that only they had; deletes orphaned files, and rows beyond retention.
+
+pyiceberg's own expiry deletes no file. A file is deleted once no snapshot refers to it: a reader of an expired snapshot
+may still read it, so snapshots of the last minutes are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyarrow import fs as pafs
+
+from crossline.io.objects.location import is_uri, location_of
+from crossline.lake.data_files import delete_files
+from crossline.lake.lake_table import LakeTable
+from crossline.lake.row_filters import before
+from crossline.logs import get_logger
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+READ_MS = 15 * 60_000  # a reader may work on a snapshot for so long
+ORPHANED_AFTER_MS = 24 * 3_600_000  # a writer may have a file for so long before it commits it
+SCHEME = "file://"
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """How many snapshots went, and how many files."""
+
+    snapshots: int = 0
+    files: int = 0
+
+
+def expire(table: LakeTable, now_ms: int, snapshots_max: int, read_ms: int = READ_MS) -> Expired:
+    """Keep the last ``snapshots_max`` snapshots, and those of the last ``read_ms`` milliseconds."""
+    own = table.table
+    own.refresh()
+    known = sorted(own.metadata.snapshots, key=lambda each: each.timestamp_ms)
+    gone = [each for each in known[:-snapshots_max] if each.timestamp_ms < now_ms - read_ms]
+    if not gone:
+        return Expired()
+    ids = {each.snapshot_id for each in gone}
+    own.maintenance.expire_snapshots().by_ids(sorted(ids)).commit()
+    own.refresh()
+    left = {each.snapshot_id for each in own.metadata.snapshots}
+    used = set(_files(own, own.metadata.snapshots))
+    unused = sorted(set(_files(own, (each for each in gone if each.snapshot_id not in left))) - used)
+    delete_files(unused, own.io)
+    return Expired(len(ids - left), len(unused))
+
+
+def _files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    """All files of ``snapshots``: lists of manifests, manifests, data files. A file that is gone has none."""
+    seen: set[str] = set()
+    for snapshot in snapshots:
+        yield snapshot.manifest_list
+        try:
+            manifests = snapshot.manifests(table.io)
+        except FileNotFoundError:
+            continue
+        for manifest in manifests:
+            if manifest.manifest_path in seen:
+                continue
+            seen.add(manifest.manifest_path)
+            yield manifest.manifest_path
+            yield from (
+                each.data_file.file_path for each in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            )
+
+
+def drop_before(table: LakeTable, first_day_ms: int) -> None:
+    """Delete the rows of the days before an instant, which is the start of a day: whole files, none is rewritten."""
+    if table.table.current_snapshot() is not None:
+        table.table.refresh()
+        table.table.delete(before(table.layout.time, first_day_ms))
+
+
+def delete_orphans(table: LakeTable, now_ms: int, older_ms: int = ORPHANED_AFTER_MS) -> int:
+    """Delete the files in the table's folder that nothing refers to, from ``older_ms`` milliseconds ago or earlier."""
+    own = table.table
+    own.refresh()
+    used = set(_files(own, own.metadata.snapshots))
+    used |= {own.metadata_location, *(each.metadata_file for each in own.metadata.metadata_log)}
+    orphans = [path for path in _older_files(own.location(), now_ms - older_ms) if path not in used]
+    delete_files(orphans, own.io)
+    if orphans:
+        log.info("files without a snapshot deleted", table=table.layout.name, files=len(orphans))
+    return len(orphans)
+
+
+def _older_files(location: str, before_ms: int) -> Iterator[str]:
+    local = location.startswith(SCHEME) or not is_uri(location)
+    place = location_of(location.removeprefix(SCHEME) if local else location)
+    for each in place.fs.get_file_info(pafs.FileSelector(place.base, recursive=True, allow_not_found=True)):
+        if each.type == pafs.FileType.File and (each.mtime_ns or 0) // 1_000_000 <= before_ms:
+            yield f"{location}{each.path.removeprefix(place.base)}"

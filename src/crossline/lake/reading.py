@@ -1,0 +1,118 @@
+"""Reads the tables of a lake: rows of a span of time, of a key, as known at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from crossline.basics.errors import StateError
+from crossline.lake.catalog import LakeAddress
+from crossline.lake.lake_table import LakeTable
+from crossline.lake.row_filters import all_of
+from crossline.lake.table_layouts import (
+    OUTPUTS,
+    RECORDS,
+    WATERMARKS,
+    TableLayout,
+    records_layout,
+    records_table,
+)
+from crossline.settings.config import PipelineConfig
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """What a table holds: rows, bytes and files of its current snapshot, and how many snapshots there are."""
+
+    name: str
+    rows: int
+    files: int
+    size: int
+    snapshots: int
+
+
+@dataclass(slots=True)
+class LakeReader:
+    """Reads the tables of a pipeline's lake. Nothing is written, and no table is made."""
+
+    lake: LakeAddress
+    config: PipelineConfig
+    _tables: dict[str, Table] = field(default_factory=dict)
+
+    def layouts(self) -> list[TableLayout]:
+        """The tables of the pipeline, those of its streams first."""
+        mine = [records_layout(stream, spec) for stream, spec in self.config.streams.items()]
+        return [*mine, *OUTPUTS, WATERMARKS]
+
+    def tables(self) -> Iterator[LakeTable]:
+        """The tables that are there."""
+        for layout in self.layouts():
+            table = self._find(layout.name)
+            if table is not None:
+                yield LakeTable(layout, table)
+
+    def rows(
+        self,
+        name: str,
+        where: Iterable[BooleanExpression] = (),
+        columns: Sequence[str] = ("*",),
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Rows of a table.
+
+        Args:
+            name: Its name; ``records_STREAM`` for a stream's records.
+            where: Conditions that all hold; see ``row_filters``.
+            columns: The columns to read.
+            limit: At most so many rows.
+
+        Raises:
+            StateError: There is no such table; the writer makes it.
+        """
+        table = self._find(name)
+        if table is None:
+            raise StateError(f"the lake has no table {name}; `crossline lake write` makes it")
+        table.refresh()
+        return table.scan(row_filter=all_of(where), selected_fields=tuple(columns), limit=limit).to_arrow()
+
+    def records(
+        self, stream: str, where: Iterable[BooleanExpression] = (), columns: Sequence[str] = ("*",)
+    ) -> pa.Table:
+        """Rows of a stream's records; see ``rows``."""
+        return self.rows(records_table(stream), where, columns)
+
+    def status(self) -> list[TableStatus]:
+        """What the tables hold."""
+        return [_status(table) for table in self.tables()]
+
+    def _find(self, name: str) -> Table | None:
+        from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
+
+        if name not in self._tables:
+            try:
+                self._tables[name] = self.lake.catalog.load_table((self.lake.namespace, name))
+            except NoSuchTableError:
+                return None
+        return self._tables[name]
+
+
+def _status(table: LakeTable) -> TableStatus:
+    table.table.refresh()
+    snapshot = table.table.current_snapshot()
+    summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+    rows, files, size = (
+        int(summary.get(name, 0)) for name in ("total-records", "total-data-files", "total-files-size")
+    )
+    return TableStatus(table.layout.name, rows, files, size, len(table.table.metadata.snapshots))
+
+
+def is_records(name: str) -> bool:
+    """Whether a table has the records of a stream."""
+    return name.startswith(f"{RECORDS}_")

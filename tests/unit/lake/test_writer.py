@@ -1,0 +1,135 @@
+"""The lake writer: every record, alert and dead letter once, with its fields, whatever is killed when."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crossline.basics.deadletter import DeadLetter
+from crossline.io.sinks.base import LateRecord
+from crossline.lake.row_filters import between, equal
+from unit.lake.lake_kit import CHECKPOINT, DAY_MS, START_MS, SpooledPipeline, alert, payment
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> SpooledPipeline:
+    return SpooledPipeline(tmp_path)
+
+
+def test_records_have_their_fields_and_where_they_stand(pipeline: SpooledPipeline) -> None:
+    first = payment(
+        1, START_MS + 5_250, share=0.25, ok=True, seen="2026-01-02T03:04:05.678Z", tags=["a", "b"],
+        place={"city": "Graz", "spot": {"lat": 47.07, "lon": 15.44}},
+    )  # fmt: skip
+    pipeline.batch([first, payment(2, START_MS)])
+    pipeline.write_all()
+
+    rows = pipeline.reader().records("payments").sort_by("_position").to_pylist()
+    line = len(json.dumps(first)) + 1
+    assert [row["_record_id"] for row in rows] == ["p00001", "p00002"]
+    assert [row["_position"] for row in rows] == [0, line]
+    assert {row["_log"].rpartition("/")[2] for row in rows} == {"0000.jsonl"}
+    assert rows[0]["_event_time"] == datetime(2026, 1, 1, 0, 0, 5, 250_000, UTC)
+    assert rows[1]["_ingest_time"] == datetime(2026, 1, 1, 0, 0, 5, 250_000, UTC)  # the highest event time so far
+    own = {name: value for name, value in rows[0].items() if not name.startswith("_")}
+    assert own == {**first, "seen": datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC)}
+    assert rows[1]["share"] is None
+    assert rows[1]["tags"] is None
+    assert rows[1]["place"]["city"] is None
+    assert {row["_checkpoint"] for row in rows} == {CHECKPOINT}
+    assert {row["_delivered_at"] for row in rows} == {datetime(2026, 1, 1, 0, 0, 0, 100_000, UTC)}
+
+
+def test_each_batch_is_written_once_and_its_spool_file_deleted(pipeline: SpooledPipeline) -> None:
+    for number in range(4):
+        pipeline.batch([payment(number)], alerts=[alert(number)], positions=[("in/x", number)])
+    pipeline.write_all()
+    pipeline.write_all()
+
+    reader = pipeline.reader()
+    assert sorted(reader.records("payments").column("_batch").to_pylist()) == [0, 1, 2, 3]
+    assert sorted(reader.rows("alerts").column("alert_id").to_pylist()) == [f"alert-{n}" for n in range(4)]
+    assert pipeline.spool.numbers() == []
+
+
+def test_ingest_times_go_on_after_a_restart(pipeline: SpooledPipeline) -> None:
+    pipeline.batch([payment(1, START_MS + 9_000)])
+    pipeline.write_all()
+    pipeline.batch([payment(2, START_MS + 1_000)])
+    pipeline.write_all()
+    (late,) = pipeline.reader().records("payments", [equal("_record_id", "p00002")]).to_pylist()
+    assert late["_ingest_time"] == datetime(2026, 1, 1, 0, 0, 9, tzinfo=UTC)
+
+
+def test_a_batch_that_is_not_committed_waits(pipeline: SpooledPipeline) -> None:
+    pipeline.batch([payment(1)])
+    number = pipeline.batch([payment(2)])
+    (pipeline.folder / "spark" / "commits" / str(number)).unlink()
+    pipeline.write_all()
+    assert pipeline.reader().records("payments").column("_record_id").to_pylist() == ["p00001"]
+    assert pipeline.spool.numbers() == [number]
+
+
+def test_duplicates_are_marked_and_dead_records_left_out(pipeline: SpooledPipeline) -> None:
+    records = [payment(1), payment(1), payment(2)]
+    at = [0, *(sum(len(json.dumps(each)) + 1 for each in records[:n]) for n in (1, 2))]
+    log = str(pipeline.root / "in" / "0000.jsonl")
+    dead = [
+        DeadLetter("payments", "duplicate_id", "came before", log, at[1], b"{}", "p00001"),
+        DeadLetter("payments", "time_out_of_range", "from the future", log, at[2], b"{}", None),
+    ]
+    pipeline.batch(records, dead=dead)
+    pipeline.write_all()
+    reader = pipeline.reader()
+    rows = reader.records("payments").sort_by("_position").to_pylist()
+    assert [(row["_record_id"], row["_duplicate"]) for row in rows] == [("p00001", False), ("p00001", True)]
+    letters = reader.rows("dead_letters").sort_by("position").to_pylist()
+    assert [(each["reason"], each["raw"]) for each in letters] == [
+        ("duplicate_id", b"{}"),
+        ("time_out_of_range", b"{}"),
+    ]
+
+
+def test_corrections_late_records_and_events_have_tables(pipeline: SpooledPipeline) -> None:
+    correction = alert(2, corrects="alert-1", kind="correction", outcome="amended", value_before=11, caused_by="p00009")
+    late = LateRecord("payments", "p00007", START_MS, START_MS + 300_000, 300_000, "in/x", 7, b"raw")
+    event = {"schema_version": 1, "event": "published", "at": "2026-01-01T00:00:00.000Z", "rule_id": "burst"}
+    pipeline.batch([payment(1)], alerts=[alert(1), correction], late=[late], rule_events=[event])
+    pipeline.batch([payment(2)], rule_events=[event])  # all events are reported again after a restart
+    pipeline.write_all()
+    reader = pipeline.reader()
+    assert reader.rows("alerts").column("alert_id").to_pylist() == ["alert-1"]
+    (found,) = reader.rows("corrections").to_pylist()
+    assert (found["corrects"], found["outcome"], found["value_before"]) == ("alert-1", "amended", 11.0)
+    assert [each["lateness_ms"] for each in reader.rows("late_records").to_pylist()] == [300_000]
+    assert [each["event"] for each in reader.rows("rule_events").to_pylist()] == ["published"]
+
+
+def test_days_are_partitions(pipeline: SpooledPipeline) -> None:
+    pipeline.batch([payment(1, START_MS + 2 * DAY_MS), payment(2, START_MS), payment(3, START_MS - 1)])
+    pipeline.write_all()
+    reader = pipeline.reader()
+    (table,) = (each for each in reader.tables() if each.layout.name == "records_payments")
+    assert len(list(table.table.scan().plan_files())) == 3
+    within = [between("_event_time", START_MS, START_MS + DAY_MS)]
+    assert len(list(table.table.scan(row_filter=within[0]).plan_files())) == 1
+    assert reader.records("payments", within).column("_record_id").to_pylist() == ["p00002"]
+
+
+def test_a_new_checkpoint_adds_what_is_new(pipeline: SpooledPipeline, tmp_path: Path) -> None:
+    pipeline.batch([payment(1)], alerts=[alert(1)])
+    pipeline.batch([payment(2)], alerts=[alert(2)])
+    pipeline.write_all()
+    again = SpooledPipeline(tmp_path, checkpoint="checkpoint-2")
+    shutil.rmtree(pipeline.folder)
+    again.batch([payment(1)], alerts=[alert(1)])
+    again.batch([payment(2)], alerts=[alert(2)])
+    again.batch([payment(3)], alerts=[alert(3)])
+    again.write_all()
+    reader = again.reader()
+    assert sorted(reader.records("payments").column("_record_id").to_pylist()) == ["p00001", "p00002", "p00003"]
+    assert sorted(reader.rows("alerts").column("alert_id").to_pylist()) == ["alert-1", "alert-2", "alert-3"]
