@@ -20,6 +20,7 @@ from crossline.lake.table_layouts import (
     records_layout,
     records_table,
 )
+from crossline.lake.watermark import Watermark, Watermarks
 from crossline.settings.config import PipelineConfig
 
 if TYPE_CHECKING:
@@ -76,11 +77,12 @@ class LakeReader:
         Raises:
             StateError: There is no such table; the writer makes it.
         """
-        table = self._find(name)
-        if table is None:
-            raise StateError(f"the lake has no table {name}; `crossline lake write` makes it")
-        table.refresh()
-        return table.scan(row_filter=all_of(where), selected_fields=tuple(columns), limit=limit).to_arrow()
+        scan = self._there(name).scan(row_filter=all_of(where), selected_fields=tuple(columns), limit=limit)
+        return scan.to_arrow()
+
+    def count(self, name: str, where: Iterable[BooleanExpression] = ()) -> int:
+        """How many rows of a table there are; files whose bounds tell are not read. Raises as ``rows``."""
+        return self._there(name).scan(row_filter=all_of(where)).count()
 
     def records(
         self, stream: str, where: Iterable[BooleanExpression] = (), columns: Sequence[str] = ("*",)
@@ -91,6 +93,17 @@ class LakeReader:
     def status(self) -> list[TableStatus]:
         """What the tables hold."""
         return [_status(table) for table in self.tables()]
+
+    def watermark(self) -> Watermark | None:
+        """Up to which batch all tables are whole; None: nothing was written yet."""
+        table = self._find(WATERMARKS.name)
+        return None if table is None else Watermarks(LakeTable(WATERMARKS, table)).newest()
+
+    def _there(self, name: str) -> Table:
+        table = self._find(name)
+        if table is None:
+            raise StateError(f"the lake has no table {name}; `crossline lake write` makes it")
+        return table.refresh()
 
     def _find(self, name: str) -> Table | None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra

@@ -1,0 +1,96 @@
+"""``crossline lake at``: what was known at an instant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crossline.basics.errors import UsageError
+from crossline.basics.times import parse_instant_ms
+from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, json_line, open_reader
+from crossline.cli.terminal import Listing, note, show, write_lines
+
+if TYPE_CHECKING:
+    from crossline.lake.time_travel import LakeAt
+
+
+class Shown(StrEnum):
+    """What is listed."""
+
+    SUMMARY = "summary"
+    RECORDS = "records"
+    ALERTS = "alerts"
+    DECISIONS = "decisions"
+    RULES = "rules"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(name="at", help="Show what was known at an instant: records, alerts, decisions, rules.")(at)
+
+
+def at(
+    instant: Annotated[str, typer.Argument(help="An instant, such as 2026-01-05T09:00:00Z.")],
+    what: Annotated[Shown, typer.Argument(help="What to list.")] = Shown.SUMMARY,
+    pipeline: PipelineFile = PIPELINE,
+    stream: Annotated[str | None, typer.Option(help="The stream whose records are listed.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most rows to list.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show the rows of batches that were delivered by ``instant``; alerts and decisions as they stood then."""
+    try:
+        at_ms = parse_instant_ms(instant)
+    except ValueError as error:
+        raise UsageError(f"INSTANT: {error}") from None
+    reader = open_reader(pipeline)
+    from crossline.lake.time_travel import LakeAt
+
+    view = LakeAt(reader, at_ms)
+    if what == Shown.SUMMARY:
+        rows: list[dict[str, Any]] = [{"table": name, "rows": count} for name, count in view.counts().items()]
+    else:
+        rows = list(_rows(view, what, stream))
+    if as_json:
+        write_lines(json_line(row) for row in rows[-limit:])
+        return
+    columns = _COLUMNS[what] or [name for name in (rows[0] if rows else {}) if name not in _HIDDEN]
+    table = Listing(*columns)
+    for row in rows[-limit:]:
+        table.add(*(_cell(row.get(name)) for name in columns))
+    show(table)
+    note(f"as known at {instant}" + (f"; the last {limit:,} of {len(rows):,}" if len(rows) > limit else ""))
+
+
+_HIDDEN = ("_batch", "_checkpoint", "_delivered_at", "_duplicate", "_log", "_position")
+_COLUMNS: dict[Shown, list[str]] = {
+    Shown.SUMMARY: ["table", "rows"],
+    Shown.RECORDS: [],
+    Shown.ALERTS: ["event_time", "rule_id", "rule_version", "kind", "record_id", "message"],
+    Shown.DECISIONS: ["event_time", "decision", "score", "record_id"],
+    Shown.RULES: ["rule_id", "version", "status", "effective_from", "who"],
+}
+
+
+def _rows(view: LakeAt, what: Shown, stream: str | None) -> Iterable[dict[str, Any]]:
+    if what == Shown.RECORDS:
+        return view.records(_stream(stream, list(view.reader.config.streams))).sort_by("_ingest_time").to_pylist()
+    if what == Shown.ALERTS:
+        return view.alerts()
+    return view.decisions() if what == Shown.DECISIONS else view.rules()
+
+
+def _stream(given: str | None, streams: list[str]) -> str:
+    if given is None and len(streams) == 1:
+        return streams[0]
+    if given not in streams:
+        raise UsageError(f"--stream: found {given or 'none'}, expected one of {', '.join(streams)}")
+    return given
+
+
+def _cell(value: Any) -> str:
+    return (
+        "" if value is None else value if isinstance(value, str) else json_line({"": value})[4:-1].decode().strip('"')
+    )

@@ -1,0 +1,49 @@
+"""The pipeline file and the lake that commands open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from crossline.basics.errors import UsageError
+from crossline.cli.process import do_without_pandas
+from crossline.rule_registry.content import read_pipeline_in_place
+
+if TYPE_CHECKING:
+    from crossline.lake.reading import LakeReader
+
+PIPELINE = Path("pipeline.yaml")
+PipelineFile = Annotated[
+    Path, typer.Option("--pipeline", help="Pipeline file with a section lake.", exists=True, dir_okay=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
+
+
+def open_reader(pipeline: Path) -> LakeReader:
+    """The lake of a pipeline file. Raises UsageError where it has none."""
+    do_without_pandas()
+    config = read_pipeline_in_place(pipeline)
+    if config.lake is None:
+        raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
+    from crossline.lake.catalog import open_lake
+    from crossline.lake.reading import LakeReader
+
+    return LakeReader(open_lake(config), config)
+
+
+def json_line(row: dict[str, Any]) -> bytes:
+    """A row as JSON: instants with milliseconds, bytes as text."""
+    return orjson.dumps(row, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
+def _plain(value: Any) -> Any:
+    made: dict[type, Callable[[Any], str]] = {
+        datetime: lambda each: each.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        bytes: lambda each: each.decode("utf-8", "replace"),
+    }
+    return made[type(value)](value)

@@ -1,0 +1,47 @@
+"""What maintenance does, in order: table by table, as settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crossline.lake.lake_table import LakeTable
+from crossline.lake.maintenance.compaction import DAY_MS, Compacted, compact
+from crossline.lake.maintenance.expiry import Expired, delete_orphans, drop_before, expire
+from crossline.lake.reading import LakeReader, is_records
+from crossline.settings.process.lake import LakeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was done to a table."""
+
+    table: str
+    compacted: Compacted
+    expired: Expired
+    orphans: int
+
+
+def maintain(reader: LakeReader, settings: LakeSettings, now_ms: int, *, orphans: bool = True) -> Iterator[Maintained]:
+    """Maintain each table: rows beyond retention go, small files are merged, snapshots expire, orphans are deleted.
+
+    Args:
+        reader: The lake.
+        settings: How long rows and snapshots are kept.
+        now_ms: Epoch milliseconds.
+        orphans: Whether to look for files that nothing refers to, which lists all files.
+    """
+    for table in reader.tables():
+        keep_ms = settings.keep.get("records" if is_records(table.layout.name) else table.layout.name)
+        if keep_ms is not None:
+            drop_before(table, (now_ms - keep_ms) // DAY_MS * DAY_MS)
+        merged = compact(table, now_ms)
+        expired = expire(table, now_ms, settings.snapshots_max)
+        removed = delete_orphans(table, now_ms) if orphans else 0
+        yield Maintained(table.layout.name, merged, expired, removed)
+
+
+def light(table: LakeTable, settings: LakeSettings, now_ms: int) -> None:
+    """What the writer does between commits: merge small files, expire snapshots."""
+    compact(table, now_ms)
+    expire(table, now_ms, settings.snapshots_max)
