@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import I64, Records
+from crossline.evaluate.output import BoolMask
 from crossline.lake.table_layouts import (
     BATCH,
     CHECKPOINT,
@@ -20,7 +21,9 @@ from crossline.lake.table_layouts import (
     INSTANT,
     LOG,
     POSITION,
+    REACHED,
     RECORD_ID,
+    SEQUENCE,
     TableLayout,
     own_fields,
 )
@@ -40,39 +43,44 @@ def milliseconds(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.divide(whole.cast(INSTANT).cast(pa.int64()), US_PER_MS)
 
 
-def record_rows(
-    layout: TableLayout,
-    spec: StreamSpec,
-    records: Records,
-    ingest_ms: I64,
-    batch: I64,
-    checkpoint: str,
-    delivered_ms: I64,
-    duplicate: np.ndarray,
-) -> pa.Table:
-    """Rows of ``layout`` for n decoded records.
+@dataclass(frozen=True, slots=True)
+class RecordOrigin:
+    """Where n records come from.
 
-    Args:
-        layout: The table of the records' stream.
-        spec: The stream.
-        records: The records, of one log.
+    Attributes:
+        checkpoint: The id of the checkpoint that their batches are of.
+        sequence: The number of their chunk; None: they are of a topic.
         ingest_ms: int64[n].
+        reached_ms: int64[n], the highest ingest time of their log up to each.
         batch: int64[n], the batch of each.
-        checkpoint: The id of the checkpoint that the batches are of.
         delivered_ms: int64[n], when that batch was delivered.
         duplicate: bool[n], whether the id was seen before.
     """
+
+    checkpoint: str
+    sequence: int | None
+    ingest_ms: I64
+    reached_ms: I64
+    batch: I64
+    delivered_ms: I64
+    duplicate: BoolMask
+
+
+def record_rows(layout: TableLayout, spec: StreamSpec, records: Records, origin: RecordOrigin) -> pa.Table:
+    """Rows of ``layout`` for n decoded records of one log of a stream."""
     n = len(records)
     known = {
         RECORD_ID: records.ids.cast(pa.string()),
         EVENT_TIME: instants(records.event_ms),
-        INGEST_TIME: instants(ingest_ms),
+        INGEST_TIME: instants(origin.ingest_ms),
+        REACHED: instants(origin.reached_ms),
         LOG: pa.repeat(records.partition, n),
+        SEQUENCE: pa.repeat(pa.scalar(origin.sequence, pa.int64()), n),
         POSITION: pa.array(records.offsets),
-        DUPLICATE: pa.array(duplicate),
-        BATCH: pa.array(batch),
-        CHECKPOINT: pa.repeat(checkpoint, n),
-        DELIVERED: instants(delivered_ms),
+        DUPLICATE: pa.array(origin.duplicate),
+        BATCH: pa.array(origin.batch),
+        CHECKPOINT: pa.repeat(origin.checkpoint, n),
+        DELIVERED: instants(origin.delivered_ms),
     }
     fields = own_fields(spec)
     columns = [
@@ -100,7 +108,7 @@ def _cast(column: pa.Array, field: FieldSpec, wanted: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(column.offsets, instants(column.values), mask=column.is_null())
 
 
-def records_of_rows(stream: str, spec: StreamSpec, rows: pa.Table, reached_ms: I64) -> Records:
+def records_of_rows(stream: str, spec: StreamSpec, rows: pa.Table) -> Records:
     """The decoded records that ``rows``, all of one log and in the order of their positions, were made from."""
     table = rows.combine_chunks()
     fields = {name: _field(table, name.split("."), field) for name, field in own_fields(spec).items()}
@@ -112,7 +120,7 @@ def records_of_rows(stream: str, spec: StreamSpec, rows: pa.Table, reached_ms: I
         ingest_ms=milliseconds(table.column(INGEST_TIME)).to_numpy(),
         offsets=_flat(table.column(POSITION)).to_numpy(),
         fields=fields,
-        reached_ms=reached_ms,
+        reached_ms=milliseconds(table.column(REACHED)).to_numpy(),
     )
 
 

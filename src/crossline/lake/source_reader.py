@@ -37,8 +37,8 @@ GENERATED_BYTES = 256  # of a generated record
 
 log = get_logger(__name__)
 
-# Records, and the number of the chunk that they stand in; -1: they are of a topic.
-ReadRecords = Iterator[tuple[Records, int]]
+# Records, and the number of the chunk that they stand in; None: they are of a topic.
+ReadRecords = Iterator[tuple[Records, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class SourceReader:
         for rows in self._rows(stream, ranges):
             for decoded, chunk in self._intake(stream).decode(self._plan(), rows, task, 0):
                 if len(decoded.records):
-                    yield decoded.records, chunk.sequence if CHUNKS in ranges else -1
+                    yield decoded.records, chunk.sequence if CHUNKS in ranges else None
 
     def chunk_bytes(self, stream: str, start: int, end: int) -> int:
         """How many bytes the chunks from ``start`` to ``end`` (exclusive) have; of generated records, an estimate."""

@@ -21,7 +21,8 @@ STRING = pa.string()
 BATCH, CHECKPOINT, DELIVERED = "_batch", "_checkpoint", "_delivered_at"
 COMMON = ((BATCH, pa.int64()), (CHECKPOINT, STRING), (DELIVERED, INSTANT))
 RECORD_ID, EVENT_TIME, INGEST_TIME = "_record_id", "_event_time", "_ingest_time"
-LOG, POSITION, DUPLICATE = "_log", "_position", "_duplicate"
+LOG, SEQUENCE, POSITION, DUPLICATE = "_log", "_sequence", "_position", "_duplicate"
+REACHED = "_reached_at"
 RECORDS = "records"  # a table for each stream: ``records_STREAM``
 
 _TYPES = {
@@ -136,6 +137,9 @@ OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECOR
 def records_layout(stream: str, spec: StreamSpec, keys: Iterable[str] = ()) -> TableLayout:
     """The table of a stream's records.
 
+    ``_log`` and ``_position`` are where a record stands: topic-partition and offset, or file and byte. ``_sequence``
+    orders the files of a stream; null: a topic. ``_reached_at`` is the highest ingest time of the log up to the record.
+
     Args:
         stream: The stream's name.
         spec: Its declaration: a column for each field, a struct for nested ones; fields of headers too.
@@ -145,14 +149,14 @@ def records_layout(stream: str, spec: StreamSpec, keys: Iterable[str] = ()) -> T
         UsageError: A field has the name of a column that crossline adds.
     """
     own = {name: field for name, field in spec.columns.items() if _is_own(name, spec)}
-    added = {RECORD_ID, EVENT_TIME, INGEST_TIME, LOG, POSITION, DUPLICATE, *(name for name, _ in COMMON)}
+    system = (
+        *((RECORD_ID, STRING), (EVENT_TIME, INSTANT), (INGEST_TIME, INSTANT), (REACHED, INSTANT), (LOG, STRING)),
+        *((SEQUENCE, pa.int64()), (POSITION, pa.int64()), (DUPLICATE, pa.bool_())),
+    )
+    added = {name for name, _ in (*system, *COMMON)}
     if clash := sorted({name.partition(".")[0] for name in own} & added):
         raise UsageError(f"stream {stream}: field {clash[0]} has the name of a column of the lake; rename the field")
-    columns = [
-        *((RECORD_ID, STRING), (EVENT_TIME, INSTANT), (INGEST_TIME, INSTANT), (LOG, STRING)),
-        *((POSITION, pa.int64()), (DUPLICATE, pa.bool_())),
-        *((field.name, field.type) for field in _nested(own)),
-    ]
+    columns = [*system, *((field.name, field.type) for field in _nested(own))]
     filtered = (RECORD_ID, *(key for key in keys if key in own and "." not in key and not own[key].is_list))
     return _layout(records_table(stream), columns, EVENT_TIME, (LOG, POSITION, RECORD_ID), filtered)
 

@@ -61,22 +61,24 @@ class LakeAt:
         found: dict[str, Row] = {}
         first_of: dict[str, str] = {}  # by revision, the decision that it revises in the end
         for _, body in sorted(self._bodies(DECISIONS.name, list(where)), key=lambda each: each[0]):
-            name, revised = str(body["decision_id"]), body.get("revises")
-            if revised is None:
-                found.setdefault(name, body)
-            else:
-                first_of[name] = first_of.get(revised, revised)
-                found[first_of[name]] = body
+            decision_id: str = body["decision_id"]
+            revises: str | None = body.get("revises")
+            if revises is None:
+                found.setdefault(decision_id, body)
+                continue
+            first = first_of.get(revises, revises)
+            first_of[decision_id], found[first] = first, body
         return list(found.values())
 
     def rules(self) -> list[Row]:
         """The rule versions that were known then: id, version, status, since when it is in force, who published it."""
         found: dict[tuple[str, int], Row] = {}
         for _, event in self._bodies(RULE_EVENTS.name, []):
-            if event["event"] not in _STATES or event.get("rule_id") is None:
+            rule_id, version = event.get("rule_id"), event.get("version") or 0
+            if event["event"] not in _STATES or rule_id is None:
                 continue
-            name = (str(event["rule_id"]), int(event.get("version") or 0))
-            row = found.setdefault(name, {"rule_id": name[0], "version": name[1], "status": None, "who": None})
+            fresh: Row = {"rule_id": rule_id, "version": version, "status": None, "who": None}
+            row = found.setdefault((rule_id, version), fresh)
             row |= {key: event[key] for key in ("status", "who") if event.get(key) is not None}
             if event["event"] in {"ended", "tripped"}:
                 row["status"] = event["event"]

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from crossline.backtest.sample_view import IngestClocks
 from crossline.basics.values import I64
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, SpooledBatch
 from crossline.lake.catalog import LakeAddress
 from crossline.lake.delivery_rows import delivery_rows
 from crossline.lake.lake_table import LakeTable
-from crossline.lake.record_rows import record_rows
+from crossline.lake.log_clocks import LogClocks
+from crossline.lake.record_rows import RecordOrigin, record_rows
 from crossline.lake.source_reader import SourceReader
 from crossline.lake.table_layouts import OUTPUTS, TableLayout, records_layout
 from crossline.lake.watermark import Watermark, Watermarks
@@ -97,7 +97,7 @@ class LakeWriter:
 
     def _append(self, batches: Sequence[SpooledBatch], mark: Watermark) -> dict[str, int]:
         checkpoint, last = batches[0].delivery.checkpoint, batches[-1].number
-        clocks = IngestClocks(dict(mark.clocks))
+        clocks = LogClocks(dict(mark.clocks))
         rows = {**self._records(batches, clocks), **delivery_rows(batches)}
         added: dict[str, int] = {}
         for layout, table in rows.items():
@@ -105,7 +105,7 @@ class LakeWriter:
             added[layout.name] = self._table(layout).append(table, checkpoint, last)
         self.before_step("watermark")
         snapshots = {name: each for name, table in self._tables.items() if (each := table.snapshot()) is not None}
-        self._marks().append(Watermark(checkpoint, last, batches[-1].delivered_ms, clocks.highest_ms, snapshots))
+        self._marks().append(Watermark(checkpoint, last, batches[-1].delivered_ms, clocks.reached_ms, snapshots))
         return added
 
     def _slice(self, numbers: Sequence[int]) -> list[SpooledBatch]:
@@ -130,7 +130,7 @@ class LakeWriter:
             for name, span in logs.items()
         )
 
-    def _records(self, batches: Sequence[SpooledBatch], clocks: IngestClocks) -> dict[TableLayout, pa.Table]:
+    def _records(self, batches: Sequence[SpooledBatch], clocks: LogClocks) -> dict[TableLayout, pa.Table]:
         """The rows of each stream's table, their ingest times made by ``clocks``."""
         dead = _dead_positions(batches)
         found: dict[TableLayout, pa.Table] = {}
@@ -142,23 +142,21 @@ class LakeWriter:
             if not ranges:
                 continue
             for records, chunk in self.reader.read(stream, ranges, max(b.delivery.began_ms for b in batches)):
-                at = runs.batch_at(CHUNKS if chunk >= 0 else records.partition, records.offsets, chunk)
-                ingest_ms = clocks.of(records)
-                if records.ingest_ms is not None:
-                    ingest_ms = records.ingest_ms
+                at = runs.batch_at(CHUNKS if chunk is not None else records.partition, records.offsets, chunk)
+                ingest_ms, reached_ms = clocks.of(records, stream if chunk is not None else records.partition)
                 letters = dead.get((stream, records.partition), {})
                 reasons = [letters.get(each) for each in records.offsets.tolist()] if letters else []
                 duplicate = np.array([each == DUPLICATE for each in reasons] or [False] * len(records))
-                rows = record_rows(
-                    layout,
-                    spec,
-                    records,
-                    ingest_ms,
-                    runs.numbers[at],
-                    batches[0].delivery.checkpoint,
-                    runs.delivered_ms[at],
-                    duplicate,
+                origin = RecordOrigin(
+                    checkpoint=batches[0].delivery.checkpoint,
+                    sequence=chunk,
+                    ingest_ms=ingest_ms,
+                    reached_ms=reached_ms,
+                    batch=runs.numbers[at],
+                    delivered_ms=runs.delivered_ms[at],
+                    duplicate=duplicate,
                 )
+                rows = record_rows(layout, spec, records, origin)
                 if reasons:
                     rows = rows.filter(pa.array([each in {None, DUPLICATE} for each in reasons]))
                 parts.append(rows)
@@ -214,9 +212,9 @@ class _Runs:
     def ranges(self) -> dict[str, tuple[int, int]]:
         return {name: (start, int(self.ends[name][-1])) for name, start in self.starts.items()}
 
-    def batch_at(self, name: str, offsets: I64, chunk: int) -> I64:
+    def batch_at(self, name: str, offsets: I64, chunk: int | None) -> I64:
         """The index of the batch of each record; those of a chunk are of one batch."""
-        if chunk < 0:
+        if chunk is None:
             return np.searchsorted(self.ends[name], offsets, side="right")
         return np.full(len(offsets), np.searchsorted(self.ends[name], chunk, side="right"), np.int64)
 

@@ -76,7 +76,9 @@ _COLUMNS: dict[Shown, list[str]] = {
 
 def _rows(view: LakeAt, what: Shown, stream: str | None) -> Iterable[dict[str, Any]]:
     if what == Shown.RECORDS:
-        return view.records(_stream(stream, list(view.reader.config.streams))).sort_by("_ingest_time").to_pylist()
+        found = view.records(_stream(stream, list(view.reader.config.streams)))
+        rows: list[dict[str, Any]] = found.sort_by("_ingest_time").to_pylist()
+        return rows
     if what == Shown.ALERTS:
         return view.alerts()
     return view.decisions() if what == Shown.DECISIONS else view.rules()
