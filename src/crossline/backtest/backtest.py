@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from crossline.basics.conditions.lists import Lists
 from crossline.basics.streams.schema import StreamSpec
@@ -24,6 +24,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.files import FileInput
 
 if TYPE_CHECKING:
+    from crossline.backtest.in_process import BacktestInputs
     from crossline.runtime.work.totals import Totals
 
 # The same for all runners: the order of the alerts of several streams depends on it.
@@ -46,6 +47,14 @@ class RecordedInput:
         return [FileInput(name, tuple(given), self.streams[name].format) for name, given in self.inputs.items()]
 
 
+class StoredInput(Protocol):
+    """The input of a replay from a store of decoded records."""
+
+    def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:
+        """Its batches, for ``count`` processes; ``folder``: for temporary files."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BacktestSpec:
     """The rules, settings and input of a backtest.
@@ -60,6 +69,7 @@ class BacktestSpec:
         probing: The depth of the rules that are judged by probes; see ``PlanSnapshot``.
         tables: Lookup tables, by name. Their sorted files must exist until the run ends.
         feature_query: Whether the rules compute features only; see ``PlanSnapshot``.
+        stored: The store that has the records of the streams of ``history``, which then names no files.
     """
 
     rules: RuleSet
@@ -71,6 +81,7 @@ class BacktestSpec:
     probing: int = 0
     tables: Tables = field(default_factory=dict)
     feature_query: bool = False
+    stored: StoredInput | None = None
 
     def batch_bytes(self, most: int) -> int:
         """The size of a batch of the input in bytes, at most ``most``."""

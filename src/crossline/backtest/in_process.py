@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
-from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
+from crossline.runtime.sources.intake import ChunkIntake, Intake, ShownIntake, StreamIntake
 from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
 from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
@@ -80,7 +81,7 @@ def backtest(
     sweep()  # temporary folders of killed runs
     run = LocalRun()
     with ExitStack() as made, draft_file(output) as draft, own_folder_for("backtest") as folder:
-        inputs = Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(BATCH_BYTES))
+        inputs = inputs_of(judged, folder, count, BATCH_BYTES)
         snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
         warm_for(snapshot.plans())  # compile errors are raised here
         if on_start is not None:
@@ -96,7 +97,7 @@ def backtest(
 
 def _run(
     snapshot: PlanSnapshot,
-    inputs: Inputs,
+    inputs: BacktestInputs,
     folder: Path,
     count: int,
     writer: AlertWriter,
@@ -131,7 +132,7 @@ def outcomes(
 
     ``seen``: called with the decoded records. ``wanted``: which hits become alerts; None: all. Raises as ``backtest``.
     """
-    inputs = Inputs.of(judged.history.files(), folder, 1, SAMPLE_BATCH_BYTES)
+    inputs = inputs_of(judged, folder, 1, SAMPLE_BATCH_BYTES)
     source = HeldSnapshot(inputs.aligned(judged.snapshot(judged.rules, 1)))
     intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
     stages = stages_of(source, intake, MemoryJudge(source, wanted=wanted))
@@ -139,6 +140,34 @@ def outcomes(
         rows = in_one(stages, Task(batch_id=number), iter(mine))
         pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
         yield collect_outcome(pairs, None)
+
+
+class BacktestInputs(Protocol):
+    """The input of a backtest, batch by batch."""
+
+    @property
+    def intake(self) -> Intake:
+        """Decodes the rows of batches."""
+        ...
+
+    def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
+        """``snapshot`` with the bounds that the input needs."""
+        ...
+
+    def batches(self, count: int) -> Iterator[Dealt]:
+        """What each of ``count`` processes reads, batch by batch."""
+        ...
+
+    def share(self, batch: int) -> float:
+        """The share of the input that is done after ``batch``, 0 to 1."""
+        ...
+
+
+def inputs_of(judged: BacktestSpec, folder: Path, count: int, most: int) -> BacktestInputs:
+    """The input of ``judged`` for ``count`` processes, in batches of ``most`` bytes at most."""
+    if judged.stored is not None:
+        return judged.stored.open(folder, count, judged.batch_bytes(most))
+    return Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(most) if most == BATCH_BYTES else most)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,195 @@
+"""The records of a lake as the input of a backtest: every log in its order, all logs up to the same instants."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics.streams.schema import StreamSpec
+from crossline.ingest.decode import Decoded
+from crossline.ingest.route.partitioner import Chunk
+from crossline.lake.lake_table import LakeTable
+from crossline.lake.reading import LakeReader
+from crossline.lake.record_rows import records_of_rows
+from crossline.lake.row_filters import between
+from crossline.lake.table_layouts import LOG, POSITION, REACHED, SEQUENCE, records_layout
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.sources.intake import DecodedRows, StreamIntake
+from crossline.runtime.work.task import Task
+
+if TYPE_CHECKING:
+    from crossline.backtest.in_process import BacktestInputs
+
+SLICE_ROWS = 400_000  # of a batch, as far as the bounds of files tell
+_US = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class LakeIntake:
+    """Decodes rows of a stream's table: each batch holds rows of one chunk, or of one partition of a topic."""
+
+    stream: str
+
+    def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:  # noqa: ARG002 - the protocol's
+        """The records of the rows, in the order of their log."""
+        records = records_of_rows(self.stream, snapshot.streams[self.stream], pa.Table.from_batches([batch]))
+        sequence = batch.column(SEQUENCE)[0].as_py()
+        if sequence is None:
+            chunk = Chunk(records.partition, int(records.offsets[0]), records.partition)
+        else:
+            chunk = Chunk(self.stream, sequence, records.partition)
+        yield Decoded(records, []), chunk
+
+
+@dataclass(frozen=True, slots=True)
+class LakeInput:
+    """The records of a lake whose logs had reached an instant from ``from_ms`` up to ``to_ms`` (exclusive).
+
+    Attributes:
+        reader: The lake.
+        streams: The streams, with the fields of tables.
+        inputs: By stream whose records are read, nothing.
+        from_ms: Epoch milliseconds of the ingest clock; None: from the first record.
+        to_ms: Likewise; None: to the last record.
+        slice_rows: About how many records a batch has.
+    """
+
+    reader: LakeReader
+    streams: Mapping[str, StreamSpec]
+    inputs: Mapping[str, Sequence[str]]
+    from_ms: int | None = None
+    to_ms: int | None = None
+    slice_rows: int = SLICE_ROWS
+
+    def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:  # noqa: ARG002 - the protocol's
+        """The batches."""
+        return LakeBatches(self)
+
+    def edges(self) -> list[int]:
+        """The instants between batches, in milliseconds, the first and the last included; from the bounds of files."""
+        spans: list[tuple[int, int, int]] = []
+        for stream in self.inputs:
+            table = self._table(stream)
+            if table is not None:
+                spans += _spans(table, self._within())
+        if not spans:
+            return []
+        first = min(low for low, _, _ in spans) if self.from_ms is None else self.from_ms
+        end = max(high for _, high, _ in spans) + 1 if self.to_ms is None else self.to_ms
+        return _cut(spans, first, end, self.slice_rows)
+
+    def rows(self, stream: str, start_ms: int, end_ms: int) -> pa.Table | None:
+        """The rows of a slice in the order of their logs; None: there are none, or the table is missing."""
+        table = self._table(stream)
+        if table is None:
+            return None
+        names = [field.name for field in table.layout.schema if field.name in table.table.schema().as_arrow().names]
+        within = between(REACHED, start_ms, end_ms - 1)
+        rows = table.table.scan(row_filter=within, selected_fields=tuple(names)).to_arrow()
+        if not len(rows):
+            return None
+        return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()
+
+    def _within(self) -> tuple[int | None, int | None]:
+        return self.from_ms, None if self.to_ms is None else self.to_ms - 1
+
+    def _table(self, stream: str) -> LakeTable | None:
+        layout = records_layout(stream, self.streams[stream])
+        return next((each for each in self.reader.tables() if each.layout.name == layout.name), None)
+
+
+@dataclass(slots=True)
+class LakeBatches:
+    """The batches of a ``LakeInput``, as a backtest takes them."""
+
+    given: LakeInput
+    edges: list[int] = field(default_factory=list)
+
+    @property
+    def intake(self) -> StreamIntake:
+        """Decodes the rows of each stream."""
+        return StreamIntake({stream: LakeIntake(stream) for stream in self.given.inputs})
+
+    def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
+        """``snapshot`` itself: all logs are read to the same instants."""
+        return snapshot
+
+    def batches(self, count: int) -> Iterator[list[list[pa.RecordBatch]]]:
+        """The rows that each of ``count`` processes decodes, batch by batch."""
+        self.edges = self.given.edges()
+        for start, end in itertools.pairwise(self.edges):
+            dealt: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+            for stream in self.given.inputs:
+                rows = self.given.rows(stream, start, end)
+                if rows is not None:
+                    _deal(stream, rows, dealt)
+            if any(dealt):
+                yield dealt
+
+    def share(self, batch: int) -> float:
+        """The share of the input that is done after ``batch``, 0 to 1, as far as it is known."""
+        return min(1.0, (batch + 1) / max(1, len(self.edges) - 1))
+
+
+def _deal(stream: str, rows: pa.Table, dealt: list[list[pa.RecordBatch]]) -> None:
+    """Deal runs of rows, each of one log and chunk, to the processes, each to the one with the fewest rows."""
+    counts = [0] * len(dealt)
+    for start, end in _runs(rows):
+        at = counts.index(min(counts))
+        counts[at] += end - start
+        run = rows.slice(start, end - start).combine_chunks()
+        (batch,) = run.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        dealt[at].append(StreamIntake.marked(stream, batch))
+
+
+def _runs(rows: pa.Table) -> list[tuple[int, int]]:
+    logs = np.asarray(rows.column(LOG).combine_chunks().dictionary_encode().indices)
+    sequences = np.asarray(rows.column(SEQUENCE).combine_chunks().fill_null(-1))
+    changes = np.flatnonzero((np.diff(logs) != 0) | (np.diff(sequences) != 0)) + 1
+    return list(itertools.pairwise([0, *changes.tolist(), len(rows)]))
+
+
+def _spans(table: LakeTable, within: tuple[int | None, int | None]) -> list[tuple[int, int, int]]:
+    """Of each file the first and the last instant (ms) and how many rows it has."""
+    table.table.refresh()
+    found = table.table.schema().find_field(REACHED).field_id
+    spans: list[tuple[int, int, int]] = []
+    for task in table.table.scan(row_filter=between(REACHED, *within)).plan_files():
+        low, high = ((bounds or {}).get(found) for bounds in (task.file.lower_bounds, task.file.upper_bounds))
+        if low is not None and high is not None:
+            spans.append((_ms(low), _ms(high), task.file.record_count))
+    return spans
+
+
+def _ms(bound: bytes) -> int:
+    return int.from_bytes(bound, "little", signed=True) // _US
+
+
+def _cut(spans: Sequence[tuple[int, int, int]], first: int, end: int, slice_rows: int) -> list[int]:
+    """Instants from ``first`` to ``end``, with about ``slice_rows`` rows between two, if rows are spread evenly."""
+    points = sorted({first, end, *(low for low, _, _ in spans), *(high + 1 for _, high, _ in spans)})
+    points = [each for each in points if first <= each <= end]
+    edges, rows = [first], 0.0
+    for start, stop in itertools.pairwise(points):
+        share = sum(
+            count * (min(stop, high + 1) - max(start, low)) / (high + 1 - low)
+            for low, high, count in spans
+            if low < stop and high >= start
+        )
+        pieces = min(stop - start, max(1, int((rows + share) // slice_rows)))
+        if rows + share < slice_rows:
+            rows += share
+            continue
+        step = (stop - start) / pieces
+        edges += [start + round(step * number) for number in range(1, pieces)]
+        edges.append(stop)
+        rows = 0.0
+    if edges[-1] != end:
+        edges.append(end)
+    return edges
