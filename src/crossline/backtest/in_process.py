@@ -167,7 +167,7 @@ def inputs_of(judged: BacktestSpec, folder: Path, count: int, most: int) -> Back
     """The input of ``judged`` for ``count`` processes, in batches of ``most`` bytes at most."""
     if judged.stored is not None:
         return judged.stored.open(folder, count, judged.batch_bytes(most))
-    return Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(most) if most == BATCH_BYTES else most)
+    return Inputs.of(judged.history.files(), folder, count, judged.batch_bytes(most))
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ COMMANDS = {
     "run": "Run a pipeline until stopped; with --drain, process the available records, then exit.",
     "serve": "Answer requests for decisions over HTTP, and serve the console; its keys, its users, its audit log.",
     "backtest": "Judge files of the past; say what another rule set would change.",
+    "replay": "Judge the records of the lake again; say what differs from what was delivered.",
     "figures": "Write figures of every record, as of that record, into a table: what models are trained on.",
     "rules": "Check, explain, test, compare, publish and list rules.",
     "alerts": "Read the alerts and dead letters of a store.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crossline.backtest.in_process import BacktestInputs
 
 SLICE_ROWS = 400_000  # of a batch, as far as the bounds of files tell
+ROW_BYTES = 128  # of a row, as far as the size of batches is concerned
 _US = 1_000
 
 
@@ -68,8 +69,8 @@ class LakeInput:
     slice_rows: int = SLICE_ROWS
 
     def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:  # noqa: ARG002 - the protocol's
-        """The batches."""
-        return LakeBatches(self)
+        """The batches, of about ``batch_bytes`` each, and of ``slice_rows`` at most."""
+        return LakeBatches(replace(self, slice_rows=min(self.slice_rows, max(1, batch_bytes // ROW_BYTES))))
 
     def edges(self) -> list[int]:
         """The instants between batches, in milliseconds, the first and the last included; from the bounds of files."""

@@ -5,7 +5,6 @@ It holds for any instant since the lake began, however few snapshots are kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from crossline.basics.times import format_instant, parse_instant_ms
+from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.lake.reading import LakeReader
 from crossline.lake.row_filters import between, equal, one_of
@@ -98,7 +98,7 @@ class LakeAt:
         """The batch and the body of each row."""
         rows = self._rows(name, where, (BATCH, DELIVERED, "body")).sort_by([(DELIVERED, "ascending")])
         for batch, body in zip(rows.column(BATCH).to_pylist(), rows.column("body").to_pylist(), strict=True):
-            yield batch, _body(body)
+            yield batch, read_body(body)
 
     def _rows(self, name: str, where: Iterable[BooleanExpression], columns: tuple[str, ...] = ("*",)) -> pa.Table:
         return self.reader.rows(name, [between(DELIVERED, None, self.at_ms), *where], columns)
@@ -120,7 +120,7 @@ def records_of_alert(reader: LakeReader, alert: Mapping[str, Any], reach_ms: int
     return [known[each] for each in ids if each in known]
 
 
-def _body(text: str) -> Row:
-    """Alerts may have integers of more than 64 bits, which the quick reader does not take exactly."""
+def read_body(text: str) -> Row:
+    """The alert, decision or event of a row. Alerts may have integers of more than 64 bits, which are read exactly."""
     found: Row = orjson.loads(text)
-    return json.loads(text) if "evidence" in found else found
+    return read_alert(text) if "evidence" in found else found
