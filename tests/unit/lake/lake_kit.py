@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from crossline.basics.streams.schema import StreamSpec
 from crossline.io.files.log import FileChunks
 from crossline.io.objects.file_stores import LocalFiles
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, SpooledBatch
@@ -50,10 +51,15 @@ DAY_MS = 86_400_000
 
 @dataclass(slots=True)
 class SpooledPipeline:
-    """A pipeline whose batches are made by hand. ``given``: the records of each batch."""
+    """A pipeline whose batches are made by hand.
+
+    ``given``: the records of each batch. ``spec``: another declaration of the stream than that of ``text``.
+    """
 
     root: Path
     text: str = PIPELINE
+    spec: StreamSpec | None = None
+    stream: str = "payments"
     checkpoint: str = CHECKPOINT
     given: list[list[dict[str, Any]]] = field(default_factory=list)
     _log: FileChunks | None = None
@@ -62,7 +68,8 @@ class SpooledPipeline:
     @property
     def config(self) -> PipelineConfig:
         config = load_pipeline(self.text, "pipeline.yaml", lambda name: (self.root / name).read_text())
-        return in_folder(config, str(self.root))
+        mine = in_folder(config, str(self.root))
+        return mine if self.spec is None else replace(mine, streams={self.stream: self.spec})
 
     @property
     def folder(self) -> Path:
@@ -80,9 +87,9 @@ class SpooledPipeline:
         path.write_text("".join(json.dumps(each) + "\n" for each in records))
         if self._log is None:
             pattern = str(self.root / "in" / "*.jsonl")
-            self._log = FileChunks([pattern], str(self.folder / "sources" / "payments"), 1 << 20)
+            self._log = FileChunks([pattern], str(self.folder / "sources" / self.stream), 1 << 20)
         last = self._log.poll(START_MS + 10**12)
-        ranges = {"payments": {CHUNKS: (self._chunks, last)}} if last > self._chunks else {}
+        ranges = {self.stream: {CHUNKS: (self._chunks, last)}} if last > self._chunks else {}
         self._chunks = last
         self.given.append(list(records))
         began_ms = START_MS + number
