@@ -1,0 +1,116 @@
+"""The lake beside real pipelines: what a stream gave, a replay gives again; other engines read the same tables."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from connectors.kafka_mock import WAIT_S
+from crossline.lake.catalog import open_lake
+from crossline.lake.reading import LakeReader
+from crossline.lake.writer_setup import writer_of
+
+from .project import Alerts, Project, by_id
+from .test_kafka import BY_ACCOUNT, SEED, scattered
+from .topics import by_account, project_on, send
+from .traffic import RULES, STREAM
+
+if TYPE_CHECKING:
+    from dev.services.broker import LocalBroker
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+Topic = Callable[..., str]
+
+
+def with_lake(project: Project, **lake: Any) -> Project:
+    """The same project with a lake, whose writer the test runs."""
+    project.settings["lake"] = {"writer": False, **lake}
+    project.pipeline.write_text(yaml.safe_dump(project.settings))
+    return project
+
+
+def write(project: Project) -> None:
+    with writer_of(project.config()) as writer:
+        while writer.write_next() is not None:
+            pass
+
+
+def reader_of(project: Project) -> LakeReader:
+    config = project.config()
+    return LakeReader(open_lake(config), config)
+
+
+def run(*arguments: str | Path, cwd: Path) -> str:
+    """A command of crossline in a process of its own, as users start it."""
+    made = subprocess.run(
+        [sys.executable, "-m", "crossline", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def replayed(project: Project, *options: str) -> Alerts:
+    """By id, without what is of the run."""
+    output = project.root / "replayed.jsonl"
+    run("replay", "--pipeline", project.pipeline, "--output", output, *options, cwd=project.root)
+    return by_id(json.loads(line) for line in output.read_text().splitlines())
+
+
+def check(project: Project, records: int) -> None:
+    """All that the store has is in the lake, once, and a replay gives it again."""
+    reader = reader_of(project)
+    assert reader.count(f"records_{STREAM}") == records
+    lake = by_id(json.loads(body) for body in reader.rows("alerts").column("body").to_pylist())
+    lake |= by_id(json.loads(body) for body in reader.rows("corrections").column("body").to_pylist())
+    assert lake == project.alerts()
+    assert sorted(reader.rows("late_records").column("record_id").to_pylist()) == project.late()
+    letters = reader.rows("dead_letters").select(["reason", "record_id"]).to_pylist()
+    assert sorted(((each["reason"], each["record_id"]) for each in letters), key=str) == project.dead()
+    assert replayed(project) == project.alerts()
+
+
+def test_partitions_that_are_read_at_once_are_replayed_as_the_stream_judged_them(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    topics, alerts = [kafka_topic(2, append_time=False), kafka_topic(2, append_time=True)], kafka_topic(2)
+    sent = scattered(*topics, time.time_ns() // 1_000_000)
+    send(kafka_broker.brokers, sent, together=3)
+    project = with_lake(project_on(kafka_broker.brokers, tmp_path, topics, alerts, RULES))
+    project.drain(spark)
+    write(project)
+    check(project, len(sent))
+
+
+def test_a_stop_in_the_midst_leaves_the_lake_whole(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
+    sent = by_account(topics, 240, SEED)
+    project = with_lake(
+        project_on(kafka_broker.brokers, tmp_path, topics, alerts, BY_ACCOUNT, max_records_per_batch=20)
+    )
+    with project.start(spark) as running:
+        send(kafka_broker.brokers, sent[:120])
+        running.until_read(60)
+        running.hold_after(running.pipeline.totals.batches + 1)
+        running.until_held()
+    write(project)
+    send(kafka_broker.brokers, sent[120:])
+    project.drain(spark)
+    write(project)
+    check(project, len(sent))
