@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 import yaml
 
@@ -18,6 +21,8 @@ from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
 from crossline.lake.writer_setup import writer_of
 
+from .feeding import fed, needed
+from .killing import finish, kill_driver, running, tiered_at
 from .project import Alerts, Project, by_id
 from .test_kafka import BY_ACCOUNT, SEED, scattered
 from .topics import by_account, project_on, send
@@ -114,3 +119,36 @@ def test_a_stop_in_the_midst_leaves_the_lake_whole(
     project.drain(spark)
     write(project)
     check(project, len(sent))
+
+
+def kill_writer(process: subprocess.Popen[bytes]) -> bool:
+    """The lake writer beside a run, which starts it again. Whether it ran."""
+    found = [each for each in psutil.Process(process.pid).children() if "lake" in each.cmdline()]
+    for each in found:
+        each.kill()
+    return bool(found)
+
+
+@pytest.mark.timeout(900)
+def test_killed_writers_and_drivers_leave_each_row_once(tmp_path: Path) -> None:
+    """Of rules that wait, correct, read tables and hits. The run starts the writer, and waits for it at its end."""
+    count = needed(3)
+    project = with_lake(tiered_at(tmp_path), writer=True, commit_every="1s")
+    feed, draw = fed(project, count), random.Random(SEED)
+    for kills in ([kill_writer, kill_driver], [kill_driver]):
+        with running(project) as process:
+            for kill in kills:
+                while not feed.strike(process, draw, partial(kill, process)):
+                    pass
+    feed.rest()
+    finish(project)
+    assert {"writer": reader_of(project).watermark() is not None, "spool": spooled(project)} == {
+        "writer": True,
+        "spool": [],
+    }
+    check(project, count)
+
+
+def spooled(project: Project) -> list[str]:
+    """Batches that the lake does not have."""
+    return [each.name for each in (project.root / "out" / "checkpoint" / "lake").iterdir()]

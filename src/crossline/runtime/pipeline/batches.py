@@ -23,11 +23,11 @@ from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.rule_costs import Costs, shown
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
 from crossline.runtime.snapshot.snapshot_distribution import SnapshotDistribution
-from crossline.runtime.snapshot.spark_log import began_ms
+from crossline.runtime.snapshot.spark_log import began_ms, query_id
 from crossline.runtime.sources.intake import Intake, KafkaIntake
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.flow import Input, in_one_task, in_stages, union_of
-from crossline.runtime.spark.task import batch_task, publish_batch_start
+from crossline.runtime.spark.task import batch_task, publish_batch
 from crossline.runtime.spark_internals.rate_controller import RateController
 from crossline.runtime.spark_internals.shard_placement import ShardPlacement
 from crossline.runtime.stages.outcome import Outcome, collect_from_spark, collect_outcome
@@ -235,7 +235,8 @@ class Batches:
         begun, begun_ms = time.monotonic(), time.time() * 1e3
         self.began_s = begun_ms / 1e3
         self.totals.first_s = self.totals.first_s or begun
-        publish_batch_start(self._spark, began_ms(self._settings.checkpoint, batch_id))
+        checkpoint = self._settings.checkpoint
+        publish_batch(self._spark, query_id(checkpoint), batch_id, began_ms(checkpoint, batch_id))
         with self._changes.judging():
             self._publish()
             outcome = self._outcome(frame, intake, batch_id)
@@ -301,13 +302,13 @@ class Batches:
             "cost_ms": shown(cost_ms),
             **({"records_max": self.rate.records} if self.rate is not None else {}),
         }
-        task = batch_task(self._spark)
+        checkpoint = self._settings.checkpoint
         return replace(
             outcome.delivery(self._settings.name, batch_id),
             figures=figures,
             rule_events=self._changes.events(),
-            checkpoint=task.query_id,
-            began_ms=task.began_ms or 0,
+            checkpoint=query_id(checkpoint),
+            began_ms=began_ms(checkpoint, batch_id),
         )
 
     def _mark(self, delivery: Delivery) -> None:

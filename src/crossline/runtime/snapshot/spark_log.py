@@ -39,6 +39,11 @@ def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
     return [None if line == "-" else orjson.loads(line) for line in _planned(checkpoint, batch)[2:]]
 
 
+def query_id(checkpoint: str) -> str:
+    """The id of the checkpoint's query, which Spark notes before the first batch and keeps."""
+    return str(orjson.loads((Path(checkpoint) / "spark" / "metadata").read_bytes())["id"])
+
+
 def began_ms(checkpoint: str, batch: int) -> int:
     """When Spark planned ``batch``, in epoch milliseconds: noted then, and the same however often it is run again."""
     return int(orjson.loads(_planned(checkpoint, batch)[1])["batchTimestampMs"])

@@ -37,12 +37,17 @@ def batch_task(spark: SparkSession) -> Task:
     return Task(said(_QUERY) or "", int(said(_BATCH) or 0), 0, 1, int(began) if began else None)
 
 
-def publish_batch_start(spark: SparkSession, began_ms: int) -> None:
-    """Tasks of jobs that this thread starts are of a batch that began then.
+def publish_batch(spark: SparkSession, query_id: str, batch_id: int, began_ms: int) -> None:
+    """Tasks of jobs that this thread starts are of this batch of the query, which began then.
 
-    A property, and no column of the query: as a number in it, it would be compiled anew for every batch.
+    Properties, and no columns of the query: as a number in it, each would be compiled anew for every batch. Spark sets
+    the first two in the query's own thread. They are set again here: a batch whose thread in Java had lost them was
+    seen once, and its alerts would go out under another transactional id.
     """
-    spark.sparkContext.setLocalProperty(_BEGAN, str(began_ms))
+    context = spark.sparkContext
+    context.setLocalProperty(_QUERY, query_id)
+    context.setLocalProperty(_BATCH, str(batch_id))
+    context.setLocalProperty(_BEGAN, str(began_ms))
 
 
 @contextmanager
@@ -50,9 +55,7 @@ def as_batch(spark: SparkSession, query_id: str, batch_id: int, began_ms: int) -
     """Tasks of jobs that this thread starts are those of batch ``batch_id`` of ``query_id``."""
     context = spark.sparkContext
     before = {name: context.getLocalProperty(name) for name in (_QUERY, _BATCH, _BEGAN)}
-    context.setLocalProperty(_QUERY, query_id)
-    context.setLocalProperty(_BATCH, str(batch_id))
-    publish_batch_start(spark, began_ms)
+    publish_batch(spark, query_id, batch_id, began_ms)
     try:
         yield
     finally:
