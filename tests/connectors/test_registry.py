@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, registry: FakeRegistry, tmp_path: Path
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "ASK_AGAIN_S", (0.0, 0.0))
+    monkeypatch.setattr(stores, "RETRY_S", (0.0, 0.0))
     monkeypatch.setattr(stores, "PAUSE_S", 0.001)
     monkeypatch.setattr(stores, "PAUSE_S_MAX", 0.001)
     forgotten()

@@ -36,7 +36,7 @@ from crossline.basics.streams.inputs import HIT, rule_of
 from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.ingest.enrich.join import taken
+from crossline.ingest.enrich.join import take_rows
 from crossline.io.sinks.base import LateRecord
 from crossline.plan.compose import sources_of
 from crossline.programs.program import FormulaPredicate, Program
@@ -149,7 +149,7 @@ class _Search:
         place = records.ids.index(self.record_id).as_py()
         if place >= 0:
             at_ms = int(ingest_ms[place])
-            one = with_fields(self.snapshot, taken(records, np.array([place])), np.array([at_ms]))
+            one = with_fields(self.snapshot, take_rows(records, np.array([place])), np.array([at_ms]))
             fields = {name: column[0].as_py() for name, column in one.fields.items()}
             self.found[stream] = SampleRecord(fields, at_ms, at_ms - int(records.event_ms[place]))
 

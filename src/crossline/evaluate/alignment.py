@@ -14,7 +14,7 @@ import numpy as np
 
 from crossline.basics.values import I64
 from crossline.basics.wire import WirePart
-from crossline.evaluate.ingest_order import chunk_floors, settled, taken
+from crossline.evaluate.ingest_order import chunk_floors, settled, take_rows
 from crossline.plan.compile import StreamPlan
 
 _ENDED = 2**62
@@ -64,8 +64,8 @@ class AlignmentBuffer:
                 continue
             here: I64 = arrays["reached_ms"]
             first = int(np.searchsorted(here, until_ms))
-            kept.append((meta, taken(arrays, np.arange(first, len(here)))))
-            ready.append(({**meta, "clock_ms": until_ms - 1, "last": False}, taken(arrays, np.arange(first))))
+            kept.append((meta, take_rows(arrays, np.arange(first, len(here)))))
+            ready.append(({**meta, "clock_ms": until_ms - 1, "last": False}, take_rows(arrays, np.arange(first))))
         self.parts = kept
         return ready
 

@@ -12,7 +12,7 @@ from crossline.basics.streams.inputs import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.hits import Hit, record_and_alert_of
-from crossline.evaluate.ingest_order import taken
+from crossline.evaluate.ingest_order import take_rows
 from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.stream_join import came_log
@@ -70,7 +70,7 @@ def by_cause(
     if store_plan.state_store.reevaluate:
         return _sorted(plan, rows, parts)
     rows, causes = _sorted(plan, rows, parts, by_part=True)
-    return taken(rows, np.flatnonzero(rows[GONE] == 0)), causes
+    return take_rows(rows, np.flatnonzero(rows[GONE] == 0)), causes
 
 
 def _sorted(
@@ -93,7 +93,7 @@ def _sorted(
         names = [plan.met.part_of(meta["log"]) for meta, _ in ordered]
         rank = {name: at for at, name in enumerate(sorted(set(names)))}
         least.append(np.array([rank[name] for name in names], np.int64)[rows["chunk"]])
-    return taken(rows, np.lexsort((1 - gone, *least, reached))), causes
+    return take_rows(rows, np.lexsort((1 - gone, *least, reached))), causes
 
 
 def _in_order(
@@ -116,9 +116,9 @@ def _in_order(
     )
 
 
-def read_cause(told: Sequence[Any]) -> Cause:
+def read_cause(fields: Sequence[Any]) -> Cause:
     """One as it goes along with parts."""
-    record_id, ingest_ms, reached_ms, log, sequence, partition, offset = told
+    record_id, ingest_ms, reached_ms, log, sequence, partition, offset = fields
     return Cause(record_id, ingest_ms, reached_ms, (log, sequence, partition), offset)
 
 

@@ -23,7 +23,7 @@ from crossline.plan.spaces import CrossKeyInput, count_of, up_of
 from crossline.plan.stream_join import arrow_type, came_log, row_ids
 from crossline.state.batch import Cause, RecordUpdate
 
-TOLD = "told"
+CROSS_KEY = "told"
 
 
 def cross_key_parts(
@@ -62,7 +62,7 @@ def _parts(plan: StreamPlan, feature_rows: FeatureRows, shards: int, causes: Seq
     logs = [log if name is None else plan.met.log(name, name, log) for log, _, _ in feature_rows.chunks]
     chunks = [[log, sequence] for log, (_, sequence, _) in zip(logs, feature_rows.chunks, strict=True)]
     of = [feature_rows.rule_id, feature_rows.version, sorted(feature_rows.figures)]
-    meta = {"stream": plan.stream, "state_store": TOLD, TOLD: of, "chunks": chunks, "causes": causes}
+    meta = {"stream": plan.stream, "state_store": CROSS_KEY, CROSS_KEY: of, "chunks": chunks, "causes": causes}
     for shard in range(shards):
         mine = np.flatnonzero(shard_of == shard)
         if len(mine):
@@ -95,7 +95,7 @@ def cross_key_figures(
     record_update: dict[tuple[Any, ...], RecordUpdate] = {}
     by_name: dict[tuple[str, int, tuple[str, ...]], list[WirePart]] = {}
     for meta, arrays in parts:
-        rule_id, version, names = meta[TOLD]
+        rule_id, version, names = meta[CROSS_KEY]
         by_name.setdefault((rule_id, version, tuple(names)), []).append((meta, arrays))
     for (rule_id, version, names), found in by_name.items():
         wanted = {
@@ -166,7 +166,7 @@ def _amended(found: Sequence[WirePart], others: I64, columns: Mapping[str, pa.Ar
     """The figures of rows that are stored already; ``others``: the numbers of these figures among all."""
     if not len(others):
         return
-    taken = {name: column.take(pa.array(others)).to_pylist() for name, column in columns.items()}
+    picked = {name: column.take(pa.array(others)).to_pylist() for name, column in columns.items()}
     first = np.cumsum([0] + [len(arrays["offsets"]) for _, arrays in found])
     of = np.searchsorted(first, others, side="right") - 1
     read = [([read_cause(each) for each in meta["causes"]], _ids(arrays).to_pylist()) for meta, arrays in found]
@@ -174,7 +174,7 @@ def _amended(found: Sequence[WirePart], others: I64, columns: Mapping[str, pa.Ar
         (causes, ids), (meta, arrays) = read[part], found[part]
         log, sequence = meta["chunks"][arrays["chunk"][row]]
         place = log, sequence, int(arrays["offsets"][row])
-        facts = {name: values[number] for name, values in taken.items()}
+        facts = {name: values[number] for name, values in picked.items()}
         yield RecordUpdate(ids[row].encode(), place, causes[arrays[CAUSE][row]], facts)
 
 

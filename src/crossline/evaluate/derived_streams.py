@@ -62,10 +62,10 @@ def derived(
     ``feature_queries``: of figures that rules of another key judge records by.
     """
     plans = list(plans)
-    brought = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
+    cross_key_features = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
     above = [each for plan in plans for each in _read_by(plan, level + 1)]
     if not above:
-        return brought
+        return cross_key_features
     by_rule: defaultdict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         by_rule[hit.version.rule.rule_id].append(hit)
@@ -77,14 +77,16 @@ def derived(
         logs = logs if read is None or read.met is None else read.met.judged_logs(logs)
         of = [(chunk, True) for chunk in _chunks(_scores(plan, by_rule[rule_id]))]
         if plan.met is None or f"{RULE}{rule_id}" in plan.met.plain:
-            told = _chunks(hit for hit in by_rule[rule_id] if not hit.very_late)
-            of += [(chunk, False) for chunk in told]
-            if not told:
+            chunks = _chunks(hit for hit in by_rule[rule_id] if not hit.very_late)
+            of += [(chunk, False) for chunk in chunks]
+            if not chunks:
                 quiet.setdefault(plan.stream, (plan, {}))[1].update(_stand(plan, f"{RULE}{rule_id}", logs))
         for chunk, scores in of:
             routed = _routed(plan, rule_id, chunk, logs, shards, lists, scores=scores)
             parts += [(plan.level, part) for part in routed]
-    return parts + [(plan.level, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + brought
+    return (
+        parts + [(plan.level, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + cross_key_features
+    )
 
 
 def _stand(plan: StreamPlan, source: str, clocks: Mapping[str, int]) -> dict[str, int]:

@@ -69,7 +69,7 @@ def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:
             np.bitwise_xor.at(whole[name], (rows[come], bits[come] // 8), turned)
     if "from_ms" in arrays:
         true = (arrays["from_ms"] <= ingest_ms) & (ingest_ms < arrays["until_ms"])
-        whole = taken(whole, np.flatnonzero(true))
+        whole = take_rows(whole, np.flatnonzero(true))
     return meta, whole
 
 
@@ -119,7 +119,7 @@ def in_ingest_order(
         order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
     elif of_hits:
         order = [*order, whole["reached"]]
-    return taken(whole, np.lexsort(order)) if order else whole
+    return take_rows(whole, np.lexsort(order)) if order else whole
 
 
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets
@@ -150,7 +150,7 @@ def _concatenated(parts: Sequence[Arrays]) -> Arrays:
     return whole
 
 
-def taken(whole: Arrays, order: I64) -> Arrays:
+def take_rows(whole: Arrays, order: I64) -> Arrays:
     """Rows in another order; keys and texts that rows have by number stay where they are."""
     text = {f"{name}_{part}" for name in _ROW_TEXT for part in ("bytes", "offsets")}
     stays = {f"{name}_{part}" for name in _numbered(whole) for part in ("bytes", "offsets", "hash")}

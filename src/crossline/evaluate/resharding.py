@@ -95,7 +95,7 @@ def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
 def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     """The parts of ``delta`` that are not empty, each with its shard."""
     if "said" in delta.more:
-        return _cut_said(delta, shards)
+        return _cut_decisions(delta, shards)
     batch, more = delta.batch, delta.more
     shard_of_row = _shards_of(batch.key_hash, shards)[batch.key_index]
     changed = np.zeros(0, np.int64)
@@ -118,7 +118,7 @@ def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     return found
 
 
-def _cut_said(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
+def _cut_decisions(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     """Records that were decided about, by their ids; copies, of which no id is known, in all shards."""
     body = orjson.loads(delta.more["said"].tobytes())
     of: list[int | None] = [
@@ -165,6 +165,6 @@ def _merged(clocks: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict
     return merged
 
 
-def _least(told: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    streams = {stream for each in told for stream in each}
-    return {stream: min(each[stream] for each in told) for stream in streams if all(stream in each for each in told)}
+def _least(marks: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    streams = {stream for each in marks for stream in each}
+    return {stream: min(each[stream] for each in marks) for stream in streams if all(stream in each for each in marks)}

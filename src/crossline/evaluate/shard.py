@@ -15,7 +15,7 @@ from crossline.evaluate.alerts.corrections import replayed_hits, with_triggers
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
-from crossline.evaluate.cross_key import TOLD, cross_key_figures
+from crossline.evaluate.cross_key import CROSS_KEY, cross_key_figures
 from crossline.evaluate.feature_rows import feature_rows_of, replayed_feature_rows
 from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, filters_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
@@ -94,8 +94,8 @@ def judge(
         contexts.begin()
     follow(plans, state.log_clock)
     for plan in plans:
-        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != TOLD]
-        cross_key = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == TOLD]
+        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != CROSS_KEY]
+        cross_key = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == CROSS_KEY]
         if mine or cross_key:
             _judge_stream(plan, state, mine, bounds, output, cross_key)
     forget_unplanned(plans, state)

@@ -104,9 +104,9 @@ class GeneratorChunks:
 
     def _begin(self, now_ms: int) -> int:
         self._start.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._start.with_suffix(".tmp")
-        aside.write_text(json.dumps({"started_ms": now_ms, "chunk_records": self._chunk}))
-        aside.replace(self._start)
+        temporary = self._start.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"started_ms": now_ms, "chunk_records": self._chunk}))
+        temporary.replace(self._start)
         self._started_ms = now_ms
         return now_ms
 

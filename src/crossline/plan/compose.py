@@ -85,7 +85,7 @@ def compile_all(
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
         spec = sources.of_reading(reading)
         plan = plans[name] = compile_stream(on.rules, name, spec, mode, layout, change=change, of=origin)
-        for rule_id, fields in _asked(plan, reading).items():
+        for rule_id, fields in _requested_fields(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
     _assign_clocks(plans, clocked.values(), defaults)
@@ -116,7 +116,7 @@ def _assign_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], de
     """Give the plans of streams the lateness of the rules on each of their other clocks."""
     for on in clocked:
         if on.clock is not None:
-            known = {**plans[on.stream].clocks, on.clock: _taken_on(on, defaults)}
+            known = {**plans[on.stream].clocks, on.clock: _lateness_on(on, defaults)}
             plans[on.stream] = replace(plans[on.stream], clocks=known)
 
 
@@ -148,7 +148,7 @@ def _mode_of(rule: Rule, streams: Mapping[str, StreamSpec], defaults: Defaults) 
     return replace(defaults, time_mode="event_time") if on_clock else defaults
 
 
-def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
+def _lateness_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
     """What rules of a clock take by it; where none is in force, whatever comes."""
     mode = replace(defaults, time_mode="event_time")
     feeds = [(version, version.rule.feed(mode)) for version in on.rules.versions]
@@ -262,7 +262,7 @@ def _stream_join(reading: Reading, sources: Sources) -> StreamJoin:
     )
 
 
-def _asked(plan: StreamPlan, reading: Reading) -> dict[str, list[str]]:
+def _requested_fields(plan: StreamPlan, reading: Reading) -> dict[str, list[str]]:
     """By rule whose hits ``plan`` reads, the fields of these, beside what every hit has."""
     found: dict[str, list[str]] = {}
     for source in reading.sources if plan.met is None else plan.met.levels:

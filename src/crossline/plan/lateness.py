@@ -75,5 +75,5 @@ def lateness_of(judged: Sequence[tuple[RuleVersion, Feed]], defaults: Defaults) 
             spans.append((edge, *found))
     starts, late_after, widest, clocks = zip(*spans, strict=True)
     timely = any(ms is not None for _, _, ms in bounds) or not bounds
-    taken = [ms for late_ms, ms in zip(late_after, widest, strict=True) if late_ms != FOREVER_MS]
-    return LatenessInForce(starts, late_after, widest, clocks, max(taken) if timely else None)
+    spans_ms = [ms for late_ms, ms in zip(late_after, widest, strict=True) if late_ms != FOREVER_MS]
+    return LatenessInForce(starts, late_after, widest, clocks, max(spans_ms) if timely else None)

@@ -223,12 +223,12 @@ def wide_records(
     rows = len(of)
 
     def column(number: int) -> pa.Array:
-        asked = order[number]
-        if asked == SOURCE:
+        column = order[number]
+        if column == SOURCE:
             return pa.repeat(pa.scalar(name, pa.string()), rows)
-        if asked in columns:
-            return of.fields[columns[asked]]
-        return pa.nulls(rows, arrow_type(wide.columns[asked]))
+        if column in columns:
+            return of.fields[columns[column]]
+        return pa.nulls(rows, arrow_type(wide.columns[column]))
 
     order = tuple(dict.fromkeys((SOURCE, *names)))
     return replace(of, stream=plan, ids=row_ids(name, of.ids), fields=Columns(order, column))

@@ -43,7 +43,7 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedRecord:
+class BoundsRequest:
     """What lint knows of a figure at a record that is judged.
 
     ``own``: 1 where the record is one of those that it is of, whatever fields it has, else 0. ``delay_ms`` and
@@ -73,7 +73,7 @@ class Bounds:
     high: float = math.inf
 
 
-def unbounded(asked: SubmittedRecord) -> Bounds:  # noqa: ARG001 - whatever is asked
+def unbounded(request: BoundsRequest) -> Bounds:  # noqa: ARG001 - whatever is asked
     """Any number, or none."""
     return Bounds()
 
@@ -149,7 +149,7 @@ class Aggregate:
     takes: Takes = "numbers"
     gives: Gives = "number"
     least: int = 0
-    bounds: Callable[[SubmittedRecord], Bounds] = unbounded
+    bounds: Callable[[BoundsRequest], Bounds] = unbounded
     window: tuple[str, ...] | None = ()
     pane: tuple[str, ...] | None = ()
     limits: str = ""

@@ -110,12 +110,16 @@ class AlertMaker:
         if hit.rests_on is not None:
             evidence["hits" if self._evidence.hits else "alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
         evidence |= self._notes
-        said_of = {**self._notes, **hit.fields} if self._notes else hit.fields
+        message_fields = {**self._notes, **hit.fields} if self._notes else hit.fields
         if hit.figures is not None:
             evidence["figures"] = {name: {**_read(each), **self._kept[name]} for name, each in hit.figures.items()}
             evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
             evidence |= {name: json_value(value) for name, value in hit.shows.items()}
-            said_of = {**said_of, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
+            message_fields = {
+                **message_fields,
+                **hit.shows,
+                **{name: figure.value for name, figure in hit.figures.items()},
+            }
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
         if self._evidence.context:
@@ -133,7 +137,7 @@ class AlertMaker:
         line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
         line = None if value is None else line
         operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
-        said = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, said_of)
+        message = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, message_fields)
         return {
             "schema_version": SCHEMA_VERSION,
             "alert_id": uuid5_text(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
@@ -150,7 +154,7 @@ class AlertMaker:
             "window_start": None if start_ms is None else instant_text(start_ms),
             "window_end": None if end_ms is None else instant_text(end_ms),
             "evidence": evidence,
-            "message": said,
+            "message": message,
             "corrects": None,
             "detected_at": instant_text(detected_ms),
             "delivered_at": None,

@@ -112,7 +112,7 @@ def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]
     score = sum(scores) if policy.score == "sum" else max(scores)
-    lines = [_said(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
+    lines = [_summary(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
     return Decision(record, gravest(lines, ACTIONS) or ACTIONS[0], score, reasons, policy.version)
 
 
@@ -121,7 +121,7 @@ def weight(hit: DecidingHit) -> tuple[int, int, str, int]:
     return -ACTIONS.index(hit.action), -hit.score, hit.rule_id, hit.rule_version
 
 
-def _said(policy: Policy, hits: Sequence[DecidingHit], score: int) -> str:
+def _summary(policy: Policy, hits: Sequence[DecidingHit], score: int) -> str:
     for branch in policy.decide:
         if evaluate(branch.formula.root, facts(branch.formula.names, hits, score)) is True:
             return branch.decision

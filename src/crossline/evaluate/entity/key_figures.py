@@ -63,7 +63,7 @@ def figures_of_key(
                 continue
             asked = list(queried_figures(plan, store_plan, now_ms))
             if asked:
-                yield from _told(store_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
+                yield from _current_figures(store_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
             yield from _elsewhere(plan, store_plan, now_ms)
 
 
@@ -73,7 +73,7 @@ def _now_ms(plan: StreamPlan, state: ShardState) -> int | None:
     return max((clocks if plan.met is None else plan.met.judged_logs(clocks)).values(), default=None)
 
 
-def _told(
+def _current_figures(
     store_plan: StorePlan,
     state: ShardState,
     asked: Sequence[QueriedFigure],
@@ -85,8 +85,8 @@ def _told(
     feature_query = feature_query_plan(kernel, [(each.aggregate, each.count) for each in asked])
     store: Any = state.stores.get(store_plan.state_store.name)
     alone = new_kernel(feature_query) if key is None or store is None else store.alone(feature_query, key)
-    told = features_now(alone.judge(point_query_batch(feature_query, key or b"", now_ms)))
-    for each, (value, count) in zip(asked, told, strict=True):
+    features = features_now(alone.judge(point_query_batch(feature_query, key or b"", now_ms)))
+    for each, (value, count) in zip(asked, features, strict=True):
         window = kernel.windows[kernel.aggregates[each.aggregate].window]
         yield CurrentFigure(each, value, count, *window.span_ms(now_ms), now_ms)
 

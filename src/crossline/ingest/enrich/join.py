@@ -94,7 +94,7 @@ def joined(spec: StreamSpec, joins: Sequence[Join], records: Records) -> Records
             point, last = found.at(keys.rows, first_ms), found.at(keys.rows, last_ms)
         if (last > point).any():
             rows, point, spans = _forms(found, point, last, spans)
-            records, clock, missed = taken(records, rows), clock[rows], [each[rows] for each in missed]
+            records, clock, missed = take_rows(records, rows), clock[rows], [each[rows] for each in missed]
         missed.append(found.missed(point))
         records = replace(records, fields=_with(records.fields, join, found, point))
     return replace(records, spans=spans, missed=_bits(missed))
@@ -224,7 +224,7 @@ def _with(fields: Mapping[str, pa.Array], join: Join, found: _Points, point: I64
     return Columns((*own, *(f"{join.name}.{name}" for name in join.fields)), make)
 
 
-def taken(records: Records, rows: I64) -> Records:
+def take_rows(records: Records, rows: I64) -> Records:
     """The records at ``rows``, which ascend and may come again."""
     fields, index = records.fields, pa.array(rows)
     names = tuple(fields)

@@ -48,12 +48,12 @@ def write_batch(folder: Path, head: Mapping[str, Any], sections: Mapping[str, Se
     about = {"schema_version": SCHEMA_VERSION, **head, "lines": {name: len(each) for name, each in lines.items()}}
     whole = b"\n".join([orjson.dumps(about), *(line for each in lines.values() for line in each), b""])
     path = batch_path(folder, head["batch"])
-    aside = path.with_name(f".{path.name}.tmp")
-    with aside.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
         file.write(whole)
         file.flush()
         os.fdatasync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
     return len(whole)
 
 

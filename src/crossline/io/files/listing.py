@@ -31,9 +31,9 @@ _FORGET_MIN = 10_000  # chunks that are let go of at once
 
 @dataclass(slots=True, eq=False)
 class ListedFile:
-    """A file that was read up to byte ``taken``; ``head`` and ``tail`` are digests.
+    """A file that was read up to byte ``read_to``; ``head`` and ``tail`` are digests.
 
-    ``size``: as last seen; what lies behind ``taken`` is no whole line yet. ``number`` and ``name``: in the list, once
+    ``size``: as last seen; what lies behind ``read_to`` is no whole line yet. ``number`` and ``name``: in the list, once
     it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
     compressed file or a table, how far it is in chunks, and ``whole`` whether that is all that its bytes hold.
     """
@@ -41,7 +41,7 @@ class ListedFile:
     path: str
     device: int | None = None
     inode: int | None = None
-    taken: int = 0
+    read_to: int = 0
     head: str | None = None
     tail: str | None = None
     size: int = 0
@@ -54,8 +54,8 @@ class ListedFile:
     @property
     def mark(self) -> Mark:
         """How it is known again."""
-        taken = (self.taken, self.head, self.tail)
-        return taken if self.taken or self.glimpse is None else self.glimpse
+        read_to = (self.read_to, self.head, self.tail)
+        return read_to if self.read_to or self.glimpse is None else self.glimpse
 
 
 class ChunkList:
@@ -153,7 +153,7 @@ class ChunkList:
         )
         self._chunks.append(chunk)
         self._of.append(file)
-        file.taken = end if packed is None else packed
+        file.read_to = end if packed is None else packed
         file.text = 0 if packed is None else end
 
     def place_lines(self, file: ListedFile) -> list[dict[str, Any]]:
@@ -180,10 +180,10 @@ class ChunkList:
     def chunk_line(self, file: ListedFile, end: int, marks: tuple[str, str], listed_ms: int) -> dict[str, Any]:
         """Add the chunk of ``file`` that goes on to ``end``; its line, for ``write``."""
         head, tail = marks
-        line = {"sequence": len(self), "file": file.number, "start": file.taken, "end": end}
+        line = {"sequence": len(self), "file": file.number, "start": file.read_to, "end": end}
         same = head == file.head
         file.head, file.tail = head, tail
-        self._add(file, file.taken, end, listed_ms)
+        self._add(file, file.read_to, end, listed_ms)
         return {**line, **({} if same else {"head": head}), "tail": tail, "listed_ms": listed_ms}
 
     def packed_line(

@@ -75,9 +75,9 @@ class BackwardTopicReader:
                 self.gone.append(f"topic {topic} is not there any more")
             else:
                 places += [(topic, number) for number in found.partitions]
-        asked = [TopicPartition(topic, number, self._until_ms) for topic, number in places]
+        requests = [TopicPartition(topic, number, self._until_ms) for topic, number in places]
         ends: dict[tuple[str, int], int] = {}
-        for each in consumer.offsets_for_times(asked, _ASK_S) if asked else ():
+        for each in consumer.offsets_for_times(requests, _ASK_S) if requests else ():
             begin, end = consumer.get_watermark_offsets(each, _ASK_S)
             known = self._position is not None and self._position[0] == f"{each.topic}-{each.partition}"
             if known and self._position is not None:

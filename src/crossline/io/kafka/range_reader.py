@@ -47,14 +47,14 @@ class KafkaRangeReader:
             while left > 0:
                 self._fill(until_s - time.monotonic())
                 for place, (_, end) in ranges.items():
-                    if len(self._held[place]) >= SLICE and (taken := self._next_slice(place, end)):
-                        yield place, taken
+                    if len(self._held[place]) >= SLICE and (messages := self._next_slice(place, end)):
+                        yield place, messages
                 before, left = left, self._left(ranges)
                 if left < before:
                     until_s = time.monotonic() + patience_s
             for place, (_, end) in ranges.items():
-                while taken := self._next_slice(place, end):
-                    yield place, taken
+                while messages := self._next_slice(place, end):
+                    yield place, messages
                 self._done[place] = end
         except KafkaException as error:
             self.rest()
@@ -110,7 +110,7 @@ class KafkaRangeReader:
 
     def _next_slice(self, place: Place, end: int) -> list[Message]:
         """The next slice of records before ``end``."""
-        held, taken = self._held[place], list[Message]()
-        while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:
-            taken.append(held.popleft())
-        return taken
+        held, messages = self._held[place], list[Message]()
+        while held and len(messages) < SLICE and int(held[0].offset() or 0) < end:
+            messages.append(held.popleft())
+        return messages

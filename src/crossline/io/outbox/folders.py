@@ -12,8 +12,8 @@ from crossline.settings.fields import Settings
 def destination_of(settings: Settings) -> str:
     """The destination of ``settings`` among sinks of its kind, as a digest: an address may hold a secret."""
     named = getattr(settings, "PLACE", ())
-    said = repr([(name, getattr(settings, name)) for name in named])
-    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+    text = repr([(name, getattr(settings, name)) for name in named])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def folder_names(sinks: Sequence[tuple[str, str]], waiting: Mapping[str, str | None]) -> list[str]:
@@ -34,8 +34,8 @@ def folder_names(sinks: Sequence[tuple[str, str]], waiting: Mapping[str, str | N
         kinds[kind] = kinds.get(kind, 0) + 1
         if number not in found:
             usual = f"{kind}-{kinds[kind]}"
-            taken = {*found.values(), *waiting}
-            other = next(name for n in count(1) if (name := f"{kind}-{n}") not in taken)
+            used = {*found.values(), *waiting}
+            other = next(name for n in count(1) if (name := f"{kind}-{n}") not in used)
             found[number] = usual if usual not in found.values() else other
     return [found[number] for number in range(len(sinks))]
 

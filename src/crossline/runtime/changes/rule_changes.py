@@ -90,7 +90,7 @@ class RuleChanges:
         self._unscored: set[str] = set()
         self._refused: set[_Name] = set()  # refusals that were reported in this run
         self._ahead: set[_Name] = set()  # those of them that are yet to be logged
-        self._told = ""
+        self._logged_error = ""
 
     def start(self) -> None:
         """The rules to begin with; write the plan snapshot."""
@@ -219,9 +219,9 @@ class RuleChanges:
         except StoppedError:
             return
         except Exception as error:  # noqa: BLE001 - as above
-            if str(error) != self._told:
-                self._told = str(error)
-                log.error("rule changes could not be taken up; trying again", error=self._told)  # noqa: TRY400
+            if str(error) != self._logged_error:
+                self._logged_error = str(error)
+                log.error("rule changes could not be taken up; trying again", error=self._logged_error)  # noqa: TRY400
 
     def _look(self) -> None:
         """Read and check what changed, and log it."""
@@ -257,8 +257,8 @@ class RuleChanges:
                     continue
                 self._refused.add(name)
             self.logged[event["event"]] += 1
-            tell = _LOUD.get(event["event"], log.info)
-            tell(event["event"], **_said(event))
+            write = _LOUD.get(event["event"], log.info)
+            write(event["event"], **_log_fields(event))
 
     def _log_refused(self) -> set[_Name]:
         """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet; which."""
@@ -384,7 +384,7 @@ def _name_of(refusal: Mapping[str, Any]) -> _Name:
     return tuple(refusal.get(part) for part in ("source", "digest", "list_name", "table_name"))
 
 
-def _said(event: Mapping[str, Any]) -> dict[str, Any]:
+def _log_fields(event: Mapping[str, Any]) -> dict[str, Any]:
     """What a line of the log says of ``event``."""
     body = {name: event[name] for name in _LOGGED_FIELDS if name in event}
     if event["event"] == "refused" and "count" in body and "table_name" not in event:

@@ -39,18 +39,24 @@ END_S = 20.0  # Java takes half a second to end; more where a batch is under way
 # What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.
 _DEAF = 'trap "" INT TERM; exec "$@"'
 # With any of these somebody has their own say in how Java is started: then Spark's scripts do it.
-_SAYS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH", "SPARK_DRIVER_MEMORY")
+_OVERRIDES = (
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_DIST_CLASSPATH",
+    "SPARK_DRIVER_MEMORY",
+)
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningJava:
-    """A Java that was started here. ``said``: where it writes its port and secret; ``zygote`` None: there is none."""
+    """A Java that was started here. ``connection_file``: where it writes its port and secret; ``zygote`` None: there is none."""
 
     process: subprocess.Popen[bytes]
     folder: OwnFolder
-    said: Path
+    connection_file: Path
     zygote: subprocess.Popen[bytes] | None
 
 
@@ -202,7 +208,7 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
     more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
     master = settings.get("spark.master")
-    if home != spark_home() or any(environment.get(name) for name in _SAYS) or not is_one_process(master):
+    if home != spark_home() or any(environment.get(name) for name in _OVERRIDES) or not is_one_process(master):
         # Masters elsewhere hand PySpark's zips to their executors, as YARN does.
         home = home or (spark_home() if is_on_this_machine(master) else spark_folder())
         return [str(home / "bin" / "spark-submit"), *given, *more]

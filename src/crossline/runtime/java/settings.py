@@ -51,7 +51,10 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 
 # Where tasks may run elsewhere. A task waits so long for the executor of its shards (``shard_placement``): as a batch
 # should take; elsewhere they would be read first, and whole. No other place that Spark would prefer is worth a wait.
-HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
+SHARD_PLACEMENT: Mapping[str, str] = {
+    "spark.locality.wait.process": "5s",
+    "spark.shuffle.reduceLocality.enabled": "false",
+}
 # On machines that we know nothing of. A container of YARN has its temporary folder below others with long names, and
 # the address of a socket has 107 bytes at most: no worker would start. Sockets have random names.
 ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as above

@@ -73,36 +73,36 @@ class Worker:
         gc.enable()
         with suppress(EOFError, OSError):
             while True:
-                asked: StageRequest = connection.recv()
+                request: StageRequest = connection.recv()
                 try:
-                    done: StageResult | StageFailure = self.run(asked)
+                    done: StageResult | StageFailure = self.run(request)
                 except CrosslineError as error:
                     done = StageFailure(_sendable(error))
                 except Exception:  # noqa: BLE001 - whatever it is, it is reported by the process that people see
                     done = StageFailure(RuntimeError(traceback.format_exc()))
                 connection.send(done)
 
-    def run(self, asked: StageRequest) -> StageResult:
+    def run(self, request: StageRequest) -> StageResult:
         """Run one step."""
-        kept = self._kept.pop((asked.batch_id, asked.stage), [])
-        given = [*kept, *(batch for path in asked.rows for batch in read_rows(path))]
-        task = Task(batch_id=asked.batch_id, partition=self.number, partitions=self.count)
+        kept = self._kept.pop((request.batch_id, request.stage), [])
+        given = [*kept, *(batch for path in request.rows for batch in read_rows(path))]
+        task = Task(batch_id=request.batch_id, partition=self.number, partitions=self.count)
         others: defaultdict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
         outcome: list[pa.RecordBatch] = []
-        for rows in self.stages[asked.stage].step(task, iter(given)):
+        for rows in self.stages[request.stage].step(task, iter(given)):
             for place, (stage, shard) in enumerate(zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True)):
                 row = rows.slice(place, 1)
                 if stage == OUT:
                     outcome.append(row)
                 elif shard % self.count == self.number:
-                    self._kept[asked.batch_id, stage].append(row)
+                    self._kept[request.batch_id, stage].append(row)
                 else:
                     others[stage, shard % self.count].append(row)
-        name = f"{asked.batch_id}-{asked.stage}-{self.number}"
+        name = f"{request.batch_id}-{request.stage}-{self.number}"
         files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
-        for path in asked.rows:
+        for path in request.rows:
             Path(path).unlink()
-        return StageResult(asked.batch_id, asked.stage, files, self._written(f"{name}-out", outcome))
+        return StageResult(request.batch_id, request.stage, files, self._written(f"{name}-out", outcome))
 
     def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
         return write_rows(self.folder / name, rows)

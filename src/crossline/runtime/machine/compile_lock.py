@@ -40,13 +40,13 @@ _listening: list[Callable[[CompileEvent], None]] = []
 _held: dict[str, int | None] = {}  # by folder; None: it has no locks
 
 
-def on_compiling(tell: Callable[[CompileEvent], None]) -> Callable[[], None]:
-    """Have ``tell`` called, in the thread that compiles, with all that this process and its forks compile or wait for.
+def on_compiling(listener: Callable[[CompileEvent], None]) -> Callable[[], None]:
+    """Have ``listener`` called, in the thread that compiles, with all that this process and its forks compile or wait for.
 
     Kernels that a kernel calls are part of it. What is returned ends that.
     """
-    _listening.append(tell)
-    return lambda: _listening.remove(tell)
+    _listening.append(listener)
+    return lambda: _listening.remove(listener)
 
 
 def compile_once() -> None:
@@ -64,7 +64,7 @@ def compile_turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
 
     def begins() -> None:
         began.append(True)
-        _tell(CompileEvent(kernel, "begins"))
+        _notify(CompileEvent(kernel, "begins"))
 
     _held[folder] = lock = _locked(kernel, folder)
     try:
@@ -76,7 +76,7 @@ def compile_turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
             fcntl.flock(lock, fcntl.LOCK_UN)  # also where a fork still has the descriptor
             os.close(lock)
         if began:
-            _tell(CompileEvent(kernel, "ends"))
+            _notify(CompileEvent(kernel, "ends"))
 
 
 def _locked(kernel: str, folder: str) -> int | None:
@@ -91,7 +91,7 @@ def _locked(kernel: str, folder: str) -> int | None:
         except BlockingIOError:
             by = _by(lock)
             log.info("another process compiles kernels: waiting for it", kernel=kernel, process=by or None)
-            _tell(CompileEvent(kernel, "waits", by))
+            _notify(CompileEvent(kernel, "waits", by))
             fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError:
         os.close(lock)
@@ -116,7 +116,7 @@ def _by(lock: int) -> int:
     return 0
 
 
-def _tell(what: CompileEvent) -> None:
+def _notify(what: CompileEvent) -> None:
     for each in tuple(_listening):
         each(what)
 

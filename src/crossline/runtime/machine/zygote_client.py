@@ -11,7 +11,7 @@ import socket
 import sys
 
 
-def ask(path: str, module: str, arguments: list[str], descriptors: list[int]) -> socket.socket:
+def request_fork(path: str, module: str, arguments: list[str], descriptors: list[int]) -> socket.socket:
     """Have a fork of the process at ``path`` run ``module``, with these three descriptors for its standard streams.
 
     Raises OSError where there is none.
@@ -19,8 +19,8 @@ def ask(path: str, module: str, arguments: list[str], descriptors: list[int]) ->
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     folder = os.getcwd()  # noqa: PTH109 - pathlib takes as long to load as all else here
-    asked = {"module": module, "arguments": ["-m", *arguments], "folder": folder, "environment": dict(os.environ)}
-    body = json.dumps(asked).encode()
+    request = {"module": module, "arguments": ["-m", *arguments], "folder": folder, "environment": dict(os.environ)}
+    body = json.dumps(request).encode()
     socket.send_fds(connection, [len(body).to_bytes(8, "little")], descriptors)
     connection.sendall(body)
     return connection
@@ -33,7 +33,7 @@ def main() -> None:
     connection = None
     if path and arguments[:1] == ["-m"] and len(arguments) > 1:
         try:
-            connection = ask(path, arguments[1], arguments[2:], [0, 1, 2])
+            connection = request_fork(path, arguments[1], arguments[2:], [0, 1, 2])
         except OSError:
             connection = None
     if connection is None:

@@ -47,7 +47,7 @@ ONE_TASK_RECORDS = 8_000
 IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
 # With shard placement, a process drops a shard that no task asked for in this many batches. A shard that one batch
 # judges elsewhere (its executor was busy) stays cached there in case that happens again soon.
-ASKED_WITHIN = 16
+USED_WITHIN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Planner:
         if self._placement is not None:
             self._placement.refresh()
             if self._placement.available:
-                cache = replace(cache, asked_within=ASKED_WITHIN)
+                cache = replace(cache, used_within=USED_WITHIN)
         stages = stages_of(
             snapshot, intake, StateServerJudge(snapshot, cache, partitions, topic), kept=topic is not None
         )
@@ -316,11 +316,11 @@ class Batches:
         if self._counted != delivery.batch_id:  # else it is run again, since a disk was full when it was noted
             self.totals.add(delivery)
             self._counted = delivery.batch_id
-        taken = delivery.figures["records"] + len(delivery.dead)
-        self._planner.note_size(taken)
+        read_count = delivery.figures["records"] + len(delivery.dead)
+        self._planner.note_size(read_count)
         if self.rate is not None:
-            self.rate.batch(taken, delivery.figures["detect_ms"])
-        if self.enough is not None and self.totals.taken >= self.enough:
+            self.rate.batch(read_count, delivery.figures["detect_ms"])
+        if self.enough is not None and self.totals.read_count >= self.enough:
             self.reached.set()
         if self.totals.batches == 1:
             ready = Path(self._settings.checkpoint) / "sources" / READY

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from crossline.io.kafka.unavailable_range import Place, Range
-from crossline.runtime.machine.zygote_client import ask
+from crossline.runtime.machine.zygote_client import request_fork
 from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.state_log.cache import Rows
@@ -126,5 +126,5 @@ def _forked(zygote: Path) -> Connection:
     mine, theirs = socket.socketpair()
     with theirs:
         # Nothing that it says is a result: all of it goes where errors go.
-        ask(str(zygote), MODULE, [], [theirs.fileno(), 2, 2]).close()
+        request_fork(str(zygote), MODULE, [], [theirs.fileno(), 2, 2]).close()
     return Connection(mine.detach())

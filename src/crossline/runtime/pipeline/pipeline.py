@@ -144,12 +144,12 @@ class Pipeline:
             try:
                 wait(self._running())
             except Exception as failure:
-                said = disk_full_line(failure)
-                if said is None or self._stopping.is_set():
+                reason = disk_full_line(failure)
+                if reason is None or self._stopping.is_set():
                     raise
                 if self._batches.done != reached:  # it went on meanwhile: this is another time
                     pauses, reached = retry_pauses_s(), self._batches.done
-                self._begin_again(said, pauses)
+                self._begin_again(reason, pauses)
                 if self._stopping.is_set():
                     raise
             else:
@@ -195,7 +195,7 @@ class Pipeline:
 
     def drain(self) -> Totals:
         """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
-        with self._told():
+        with self._translated_errors():
             self._waited(lambda query: query.processAllAvailable())
         totals = self._done()
         totals.left = [text for source in self._sources for text in source.left()]
@@ -212,13 +212,13 @@ class Pipeline:
             if failure is not None:
                 raise failure
 
-        with self._told():
+        with self._translated_errors():
             self._waited(until_reached)
         return self._done()
 
     def wait(self) -> Totals:
         """Until the query is stopped or fails."""
-        with self._told():
+        with self._translated_errors():
             self._waited(lambda query: query.awaitTermination())
         if self._checkpoint is not None and self._checkpoint.lost is not None:
             self.stop()
@@ -246,7 +246,7 @@ class Pipeline:
         return self.totals
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """A failure of the query becomes one of our errors, after sinks were closed; what a stop brought is none."""
         try:
             yield

@@ -113,9 +113,9 @@ class Checkpoint:
         by_stream = {mark.stream: mark for mark in sources}
         owner = {"schema_version": 1, "pipeline": pipeline, "sources": [asdict(by_stream[name]) for name in order]}
         if owner != known:
-            aside = path.with_suffix(".tmp")
-            aside.write_bytes(orjson.dumps(owner, option=orjson.OPT_INDENT_2))
-            aside.replace(path)
+            temporary = path.with_suffix(".tmp")
+            temporary.write_bytes(orjson.dumps(owner, option=orjson.OPT_INDENT_2))
+            temporary.replace(path)
         return order
 
     def _checked(self, known: Mapping[str, Any], pipeline: str, sources: Sequence[SourceMark]) -> list[str]:

@@ -82,9 +82,9 @@ class StoredCheckpoint(Checkpoint):
             with suppress(StoreUnavailableError, StateError):
                 self._store.clear(name)
             raise
-        aside = self.folder / f"{STATE_FILE}.tmp"
-        aside.write_bytes(orjson.dumps({"folder": name}))
-        aside.replace(self.folder / STATE_FILE)
+        temporary = self.folder / f"{STATE_FILE}.tmp"
+        temporary.write_bytes(orjson.dumps({"folder": name}))
+        temporary.replace(self.folder / STATE_FILE)
         self.publish(threading.Event())
         with suppress(StoreUnavailableError):  # else the next start does it
             self._drop_states()

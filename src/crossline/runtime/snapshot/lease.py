@@ -104,12 +104,12 @@ class Lease:
         Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives,
         StoreUnavailableError where the store cannot be asked.
         """
-        while not self._taken(epochs):
+        while not self._claimed(epochs):
             pass
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
-    def _taken(self, epochs: list[int]) -> bool:
+    def _claimed(self, epochs: list[int]) -> bool:
         """Whether a number was had; not where another one got it, and let go of it, between two looks."""
         dead = self._others_gone()
         epoch = 1 + max([0, *epochs, *_marks(self._names()), *(each.epoch for each in dead)])
@@ -134,7 +134,7 @@ class Lease:
     def still_held(self) -> None:
         """Look. Raises StateError where another process has taken over, StoreUnavailableError where that is unknown."""
         if not self._mine():
-            raise self._taken_over()
+            raise self._lost_error()
 
     def _mine(self) -> list[Claim]:
         """The claims of this driver; none where it holds nothing any more."""
@@ -144,7 +144,7 @@ class Lease:
             return []
         return [each for each in claims if each.who == self._claim.who]
 
-    def _taken_over(self) -> StateError:
+    def _lost_error(self) -> StateError:
         return StateError(
             f"the checkpoint {self._shown} was taken over by another run, since this one did not renew its hold "
             f"on it for {LEASE_S:.0f} s (it stood still, or the store was out of its reach): this run ends; what "
@@ -181,7 +181,7 @@ class Lease:
             try:
                 mine = self._mine()
                 if not mine:  # another has taken over: a run without records to judge would not look
-                    self._on_lost(self._taken_over())
+                    self._on_lost(self._lost_error())
                     return
                 self._claim = Claim(before.epoch, before.who, before.count + 1)
                 self._put()

@@ -275,7 +275,7 @@ def _tables_of(data: Mapping[str, Any]) -> Tables:
     return {name: tuple(TableVersion(**version) for version in each) for name, each in data.items()}
 
 
-def _tables_said(raw: bytes) -> dict[str, Any]:
+def _parse_tables(raw: bytes) -> dict[str, Any]:
     body = orjson.loads(raw)
     return {"of": tuple(body["of"]), "tables": _tables_of(body["tables"])}
 
@@ -378,7 +378,7 @@ class SnapshotFile:
             mine = _stamp(self._tables)
             known = _READ.get(str(self._tables))
             if known is None or known[0] != mine:
-                body = state_files.read(self._tables, self._tables.read_bytes(), _tables_said, _AGAIN)
+                body = state_files.read(self._tables, self._tables.read_bytes(), _parse_tables, _AGAIN)
                 given = body["of"] == stamp
                 last = None if known is None else known[1]
                 known = (mine, snapshot.with_tables(body["tables"], last) if given else snapshot)

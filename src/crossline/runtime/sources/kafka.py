@@ -91,7 +91,15 @@ def kafka_source(
 
     intake = KafkaIntake(stream, schemas)
     return SourcePlan(
-        stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=reading, waiting=TopicLag(client)
+        stream,
+        opened,
+        intake,
+        fetch,
+        reader.history,
+        close,
+        verify=watch.request,
+        client=reading,
+        waiting=TopicLag(client),
     )
 
 

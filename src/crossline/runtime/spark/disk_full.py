@@ -11,12 +11,12 @@ from collections.abc import Iterator
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 # In Python's words and in Java's, which are the system's.
-_SAID = re.compile(
+_NO_SPACE = re.compile(
     "|".join(
         [*(rf"\[Errno {code}\]" for code in DISK_FULL_ERRNOS), *(re.escape(os.strerror(c)) for c in DISK_FULL_ERRNOS)]
     )
 )
-_OF_FILE = re.compile(rf"^.*(?:{_SAID.pattern}).*$", re.MULTILINE)
+_OF_FILE = re.compile(rf"^.*(?:{_NO_SPACE.pattern}).*$", re.MULTILINE)
 
 
 def disk_full_line(failure: Exception) -> str | None:

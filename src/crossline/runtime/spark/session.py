@@ -26,10 +26,10 @@ from crossline.runtime.java.launch import (
 from crossline.runtime.java.settings import (
     AUTHENTICATE,
     ELSEWHERE,
-    HOMES,
     LOOPBACK,
     RUNTIME_SETTINGS,
     SECRET,
+    SHARD_PLACEMENT,
     base_settings,
 )
 from crossline.runtime.spark_internals.gateway import start_java
@@ -62,7 +62,7 @@ def build_session(
         **bound,
         **RUNTIME_SETTINGS,
         **(AUTHENTICATE if is_started_here(master) else {}),
-        **({} if is_one_process(master) else HOMES),
+        **({} if is_one_process(master) else SHARD_PLACEMENT),
         **({} if here else ELSEWHERE),
         **(settings or {}),
     }

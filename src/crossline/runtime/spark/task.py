@@ -32,9 +32,9 @@ def running_task(partitions: int) -> Task:
 
 def batch_task(spark: SparkSession) -> Task:
     """In the driver, while a batch of a query runs: the batch as one task."""
-    said = spark.sparkContext.getLocalProperty
-    began = said(_BEGAN)
-    return Task(said(_QUERY) or "", int(said(_BATCH) or 0), 0, 1, int(began) if began else None)
+    local_property = spark.sparkContext.getLocalProperty
+    began = local_property(_BEGAN)
+    return Task(local_property(_QUERY) or "", int(local_property(_BATCH) or 0), 0, 1, int(began) if began else None)
 
 
 def publish_batch_start(spark: SparkSession, began_ms: int) -> None:

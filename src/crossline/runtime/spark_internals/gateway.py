@@ -38,7 +38,7 @@ def start_java(settings: Mapping[str, str]) -> None:
         return
     _hush()
     made = launch(settings)
-    port, secret = _connection(made.process, made.said)
+    port, secret = _connection(made.process, made.connection_file)
     os.environ |= {_PORT: str(port), _SECRET: secret}
     try:
         gateway = launch_gateway()
@@ -92,10 +92,10 @@ def _hush() -> None:
         server.handle_error = lambda *_: None
 
 
-def _connection(process: subprocess.Popen[bytes], said: Path) -> tuple[int, str]:
+def _connection(process: subprocess.Popen[bytes], connection_file: Path) -> tuple[int, str]:
     """Port and secret, once Java has written them."""
     deadline_s = time.monotonic() + _START_S_MAX
-    while not said.is_file():
+    while not connection_file.is_file():
         if process.poll() is not None:
             raise PermanentError(
                 f"Java ended while it started (exit code {process.returncode}); what it said stands above. "
@@ -104,5 +104,5 @@ def _connection(process: subprocess.Popen[bytes], said: Path) -> tuple[int, str]
         if time.monotonic() > deadline_s:
             raise PermanentError(f"Java did not come up within {_START_S_MAX:.0f} s; is the machine short of memory?")
         time.sleep(_POLL_S)
-    with said.open("rb") as written:
+    with connection_file.open("rb") as written:
         return read_int(written), UTF8Deserializer().loads(written)

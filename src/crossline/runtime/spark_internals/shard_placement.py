@@ -72,7 +72,7 @@ class ShardPlacement:
         self._parts = parts
         self._executors = executors
         self._at = at
-        self._said = ""
+        self._listed = ""
         self._executor_of_part: tuple[str, ...] = ()
         self._places, self._hosts = "", ""
 
@@ -83,11 +83,11 @@ class ShardPlacement:
 
     def refresh(self) -> None:
         """Between two batches: read the executors, move the parts of lost ones, and give new ones their share."""
-        said = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
-        if said == self._said:
+        listed = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
+        if listed == self._listed:
             return
-        self._said = said
-        lines = (line.split(" ") for line in said.splitlines())
+        self._listed = listed
+        lines = (line.split(" ") for line in listed.splitlines())
         found = {name: (host, max(1, int(cores))) for name, host, cores in lines}
         before = self._executor_of_part
         self._executor_of_part = assign_parts(self._parts, {name: cores for name, (_, cores) in found.items()}, before)

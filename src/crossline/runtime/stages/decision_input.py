@@ -122,8 +122,8 @@ class DecisionInput:
             which = place[1], place[5], place[4]
             self.records[which] = place, DecidedRecord(**record)
             self.hits[which].append(deciding_hit(hit))
-        for order, because, stands, at, record, told in body.get("changes", ()):
-            hit = deciding_hit(told)
+        for order, because, stands, at, record, fields in body.get("changes", ()):
+            hit = deciding_hit(fields)
             change = Change(hit.reason_id, because, hit if stands else None)
             self.changes.append((order, (at[1], at[5], at[4]), DecidedRecord(**record), change))
         for stream, logs in body.get("clocks", {}).items():

@@ -84,7 +84,7 @@ def decision_input_rows(
     ``clocks``: by stream, where each of its logs stands.
     """
     at, (of_hits, blocks) = decision_stage_number(snapshot), decision_inputs(snapshot, output, alerts, clocks, held)
-    rows: StageRows = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(of_hits.items())]
+    rows: StageRows = [(at, shard, _HITS, orjson.dumps(body)) for shard, body in sorted(of_hits.items())]
     return rows + [(at, shard, _RECORDS, wire.encode(each.meta, each.arrays)) for shard, each in blocks]
 
 
@@ -239,9 +239,9 @@ def decide_once(
         given.take_one_by_one(table, np.flatnonzero(rest).tolist())
     decided = Decided(decisions_of(snapshot, given, now_ms), lines)
     watch.lap("decide")
-    told = writer.tell(snapshot, decided)
+    rows = writer.write(snapshot, decided)
     watch.lap("write")
-    return told
+    return rows
 
 
 def _alone(table: Table, given: DecisionInput) -> I64:
@@ -315,9 +315,9 @@ def decide_shard(
         if horizon_ms is not None:
             evict([plan.state_stores[0].state_store], state, horizon_ms)
     watch.lap("decide")
-    told = writer.tell(snapshot, Decided(decided))
+    rows = writer.write(snapshot, Decided(decided))
     watch.lap("write")
-    return told, deltas
+    return rows, deltas
 
 
 def _revised(
@@ -347,8 +347,8 @@ def _revised(
         revised = None if known is None else revise(deciding.policy, known, [change for *_, change in changes])
         changed[which] = None
         if known is not None and revised is not None:
-            said = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)
-            found.append(([*order, which[2], which[1]], {**said, **_more(deciding)}))
+            revision = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)
+            found.append(([*order, which[2], which[1]], {**revision, **_more(deciding)}))
     return found, list(changed)
 
 

@@ -39,7 +39,7 @@ class DecisionWriter:
     shard: int
     topic: DecisionTopic | None = None
 
-    def tell(self, snapshot: PlanSnapshot, decided: Decided) -> StageRows:
+    def write(self, snapshot: PlanSnapshot, decided: Decided) -> StageRows:
         """Tell them where the tasks do; rows of what is left for the sinks."""
         deciding = snapshot.deciding
         if deciding is None or (deciding.folder is None and self.topic is None):

@@ -52,9 +52,9 @@ def feature_table_rows(plans: Iterable[StreamPlan], output: ShardOutput) -> Iter
         # Of each stream: which is told of is known where they are brought together.
         yield FEATURE_ROWS, _records(reported, [each for _, each in _tables(plans, reported.judged.plan.stream)])
     known = {name for plan in plans for name, _ in _tables([plan], None)}
-    for told in output.feature_queries:
-        if (told.rule_id, told.version) in known:
-            yield FEATURE_ROWS, _figures(told, met.get(told.stream))
+    for found in output.feature_queries:
+        if (found.rule_id, found.version) in known:
+            yield FEATURE_ROWS, _figures(found, met.get(found.stream))
 
 
 def _tables(plans: Iterable[StreamPlan], stream: str | None) -> Iterator[tuple[tuple[str, int], Program]]:
@@ -81,16 +81,16 @@ def _records(reported: Reported, tables: Sequence[Program]) -> bytes:
     return wire.encode({"stream": judged.plan.stream, "chunks": judged.chunks, **counts}, arrays)
 
 
-def _figures(told: FeatureRows, met: StreamJoin | None) -> bytes:
+def _figures(rows: FeatureRows, met: StreamJoin | None) -> bytes:
     """``met``: where records of several streams meet, what their logs are called where they come from."""
-    chunks = told.chunks if met is None else [(met.origin(log)[1], *more) for log, *more in told.chunks]
-    arrays: wire.Arrays = {"chunk": told.chunk, "offsets": told.offsets}
+    chunks = rows.chunks if met is None else [(met.origin(log)[1], *more) for log, *more in rows.chunks]
+    arrays: wire.Arrays = {"chunk": rows.chunk, "offsets": rows.offsets}
     beyond = {}
-    for number, (name, column) in enumerate(told.figures.items()):
+    for number, (name, column) in enumerate(rows.figures.items()):
         fits = column.defined if column.up is None else column.defined & (column.up == 0)
         arrays[f"value{number}"], arrays[f"valid{number}"] = column.values, fits
         beyond[name] = int(np.count_nonzero(column.defined & ~fits))
-    return wire.encode({"chunks": chunks, "figures": list(told.figures), "beyond": beyond}, arrays)
+    return wire.encode({"chunks": chunks, "figures": list(rows.figures), "beyond": beyond}, arrays)
 
 
 @dataclass(slots=True)
@@ -103,11 +103,11 @@ class FeatureBatch:
     @staticmethod
     def of(bodies: Iterable[bytes]) -> FeatureBatch:
         """From the bodies of the rows of an outcome that are of its kind."""
-        told = FeatureBatch()
+        batch = FeatureBatch()
         for body in bodies:
             meta, arrays = wire.decode(body, "figures that were told")
-            (told.figures if "figures" in meta else told.records).append((meta, arrays))
-        return told
+            (batch.figures if "figures" in meta else batch.records).append((meta, arrays))
+        return batch
 
     def counted(self, stream: str) -> tuple[int, int]:
         """How many records of ``stream`` came, and how many of them are copies."""

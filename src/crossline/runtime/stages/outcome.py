@@ -42,8 +42,8 @@ log = get_logger(__name__)
 class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
-    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values. ``told``:
-    figures of records, as shards told them (see ``told``).
+    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values. ``feature_rows``:
+    figures of records, as shards told them (see ``feature_rows``).
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Outcome:
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     decisions: Sequence[Mapping[str, Any]] = ()
-    told: list[bytes] = field(default_factory=list)
+    feature_rows: list[bytes] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
@@ -68,7 +68,7 @@ class Outcome:
             figures=self.figures,
             positions=self.positions,
             decisions=self.decisions,
-            told=self.told,
+            feature_rows=self.feature_rows,
         )
 
 
@@ -116,7 +116,7 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
             for figure, count in zip(("segments_read", "segments_read_bytes"), orjson.loads(body), strict=True):
                 outcome.figures[figure] = outcome.figures.get(figure, 0) + count
         elif kind == FEATURE_ROWS:
-            outcome.told.append(body)
+            outcome.feature_rows.append(body)
         elif kind == "spent":
             outcome.spent.add(body)
         elif kind == "figures":

@@ -60,14 +60,14 @@ class HeldShard:
 class ShardCache:
     """Where shard states are logged, and how many of them a process may hold.
 
-    ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``asked_within``: batches after
+    ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``used_within``: batches after
     which a state that nobody asked for is let go, where each shard is asked for at one place; 0: it stays.
     """
 
     root: str
     per_query: bool
     held_max: int
-    asked_within: int = 0
+    used_within: int = 0
 
     def answer(
         self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1
@@ -128,10 +128,10 @@ class ShardCache:
                 del _CACHE[each]
 
     def drop_unused(self, query_id: str, batch_id: int, level: int = 1) -> None:
-        """States of this query and level that were not asked for in ``asked_within`` batches before ``batch_id``."""
-        if not self.asked_within:
+        """States of this query and level that were not asked for in ``used_within`` batches before ``batch_id``."""
+        if not self.used_within:
             return
-        root, oldest = self._root(query_id, level), batch_id - self.asked_within
+        root, oldest = self._root(query_id, level), batch_id - self.used_within
         for key in [key for key, each in _CACHE.items() if key[0] == root and each.batch_id < oldest]:
             del _CACHE[key]
 

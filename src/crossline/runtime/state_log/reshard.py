@@ -61,21 +61,21 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
     if shards == snapshot.shards:
         return done
     _check_finished(checkpoint, str(checkpoint), snapshot)
-    aside = checkpoint / BEGUN
+    staging = checkpoint / BEGUN
     try:
-        (aside / _STATE).mkdir(parents=True)
-        _write_all(str(checkpoint / _STATE), str(aside / _STATE), checkpoint, snapshot, done)
-        (aside / _SNAPSHOT).write_bytes(_with_shards(raw, shards))
-        done.bytes = _synced(aside)
+        (staging / _STATE).mkdir(parents=True)
+        _write_all(str(checkpoint / _STATE), str(staging / _STATE), checkpoint, snapshot, done)
+        (staging / _SNAPSHOT).write_bytes(_with_shards(raw, shards))
+        done.bytes = _synced(staging)
     except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         raise StateError(
-            f"{aside} cannot be written: {error.strerror or error}; the checkpoint is as it was"
+            f"{staging} cannot be written: {error.strerror or error}; the checkpoint is as it was"
         ) from error
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         raise
-    aside.rename(checkpoint / WHOLE)
+    staging.rename(checkpoint / WHOLE)
     settle(checkpoint)
     return done
 

@@ -61,7 +61,7 @@ class Totals:
                 self.cost_ms[rule] = self.cost_ms.get(rule, 0.0) + ms
 
     @property
-    def taken(self) -> int:
+    def read_count(self) -> int:
         """Records judged or refused."""
         return self.records + sum(self.dead.values())
 

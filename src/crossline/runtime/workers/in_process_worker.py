@@ -88,9 +88,9 @@ class InProcessWorker:
         self._intake = StreamIntake(setup.intakes)
         self._judge = StateServerJudge(setup.source, setup.cache, setup.state_servers, setup.topic)
 
-    def run(self, asked: BatchRequest) -> Rows | None:
+    def run(self, request: BatchRequest) -> Rows | None:
         """The outcome rows of a batch; None where Spark is to run it."""
-        if asked.ranges is None:
+        if request.ranges is None:
             for tail in self._tails.values():
                 tail.rest()
             return None
@@ -103,8 +103,8 @@ class InProcessWorker:
         stages = stages_of(self._setup.source, self._intake, self._judge, kept=kept, patient=False)
         try:
             # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
-            with closing(self._read(asked.ranges)) as read:
-                for batch in in_one(stages, asked.task, read):
+            with closing(self._read(request.ranges)) as read:
+                for batch in in_one(stages, request.task, read):
                     rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
         except RangeUnavailableError:
             return None
@@ -167,13 +167,13 @@ def serve(connection: Connection) -> None:
     """Run what is asked for until the caller is gone; what fails is left to Spark, which tells of it."""
     direct = InProcessWorker(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
     while True:
-        asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
+        request = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
         try:
-            rows = direct.run(asked)
+            rows = direct.run(request)
         except Exception as error:  # noqa: BLE001 - as above
             sys.stderr.write(f"a batch is left to Spark: {type(error).__name__}: {error}\n")
             rows = None
-        if asked.ranges is not None:
+        if request.ranges is not None:
             connection.send_bytes(pickle.dumps(rows))
 
 

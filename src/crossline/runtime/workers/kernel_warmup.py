@@ -162,15 +162,15 @@ def _decode_all() -> None:
 def warm_beside() -> None:
     """Compile all that is not in the cache, at the lowest priority; say so where there is anything to compile."""
     os.nice(_NICE_MOST)
-    said: list[str] = []
+    texts: list[str] = []
 
     def say(text: str) -> None:
-        said.append(text)
+        texts.append(text)
         sys.stderr.write(text)
 
     CompileProgress(lambda: say("compiling the other kernels beside, at low priority\n"), lambda *_: None).watch()
     seconds = warm(**ALL)
-    if said:
+    if texts:
         say(f"all kernels are compiled, after {seconds:.0f} s\n")
 
 

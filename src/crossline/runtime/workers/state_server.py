@@ -66,7 +66,7 @@ class StateServerFolder:
         """Whether state server ``number`` was forked."""
         return Path(self._address(number)).exists()
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Note in ``ANNOUNCEMENT`` which state servers Spark's tasks use: Spark may have several daemons."""
         met = Path(tempfile.gettempdir()) / ANNOUNCEMENT
         with suppress(OSError):
@@ -86,7 +86,7 @@ class StateServerFolder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
-            if not fork_server.ask(self.folder, number):
+            if not fork_server.request_state_server(self.folder, number):
                 with self._listening(number) as listening:
                     if os.fork() == 0:
                         _live(self, listening, lifeline)
@@ -199,8 +199,8 @@ def _await_end(folder: Path, lifeline: int) -> None:
 def _answer(connection: Connection) -> bytes:
     """Judge what is asked for: (rows of each shard, milliseconds by step, None), or an error in the third place."""
     work: ShardJudge
-    work, asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user: nobody else gets here
-    given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in asked}
+    work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user: nobody else gets here
+    given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in counts}
     watch = Stopwatch()
     try:
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]

@@ -25,7 +25,7 @@ from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 
-ASKED_MAX = 4 << 20  # bytes of arguments and environment
+REQUEST_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
 # This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
 ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
@@ -67,10 +67,10 @@ def _go_on(connection: socket.socket) -> None:
     """In the fork: become what was asked for; its exit code goes to the client. Does not return."""
     code = 1
     try:
-        asked = _become(connection)
-        if asked["module"] == ENDS_WITH_US:
+        request = _become(connection)
+        if request["module"] == ENDS_WITH_US:
             end_with_parent()
-        code = _run(asked["module"])
+        code = _run(request["module"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except (ConnectionError, EOFError):
@@ -89,22 +89,24 @@ def _become(connection: socket.socket) -> dict[str, Any]:
     while len(raw) < _LENGTH:
         raw += _more(connection, _LENGTH - len(raw))
     length = int.from_bytes(raw, "little")
-    if length > ASKED_MAX or len(descriptors) != 3:
-        raise ValueError(f"{length} bytes and {len(descriptors)} descriptors; expected at most {ASKED_MAX}, and 3")
+    if length > REQUEST_MAX or len(descriptors) != 3:
+        raise ValueError(
+            f"{length} bytes and {len(descriptors)} descriptors; expected at most {REQUEST_MAX}, and 3"
+        )
     body = b""
     while len(body) < length:
         body += _more(connection, length - len(body))
-    asked: dict[str, Any] = json.loads(body)
+    request: dict[str, Any] = json.loads(body)
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    sys.argv[:] = asked["arguments"]
-    set_process_title(f"cl-{asked['module'].rpartition('.')[2]}")
-    return asked
+    os.environ.update(request["environment"])
+    sys.argv[:] = request["arguments"]
+    set_process_title(f"cl-{request['module'].rpartition('.')[2]}")
+    return request
 
 
 def _more(connection: socket.socket, length: int) -> bytes:

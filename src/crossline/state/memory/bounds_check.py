@@ -46,8 +46,8 @@ class Piece:
 
 
 @contextmanager
-def watching(pieces: Sequence[Piece], told: Callable[[int], str] = hex) -> Iterator[None]:
-    """Within this, only ``pieces`` are alive. ``told``: where an address is, in words.
+def watching(pieces: Sequence[Piece], describe: Callable[[int], str] = hex) -> Iterator[None]:
+    """Within this, only ``pieces`` are alive. ``describe``: where an address is, in words.
 
     Raises:
         OutOfBoundsError: the kernel touched anything else.
@@ -61,7 +61,7 @@ def watching(pieces: Sequence[Piece], told: Callable[[int], str] = hex) -> Itera
             yield
     except IndexError as error:
         address, size, store = _list[ADDRESS : STORE + 1].tolist()
-        text = f"a {'store' if store else 'load'} of {size} bytes {told(address)}"
+        text = f"a {'store' if store else 'load'} of {size} bytes {describe(address)}"
         raise OutOfBoundsError(text) from error
     finally:
         _list[:] = before

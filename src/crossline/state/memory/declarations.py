@@ -16,7 +16,7 @@ import numpy as np
 Holds = Literal["", "record", "slot"]
 # How long what a word says lives: as long as the state, until the next plan, as scratch of the kernel, or one batch.
 Life = Literal["state", "plan", "scratch", "hits", "batch"]
-Say = Literal["count", "number", "offset", "array", "pool", "table"]
+Role = Literal["count", "number", "offset", "array", "pool", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class Declared(int):
 class Word:
     """One word of the table.
 
-    ``says``: what the word is; an array's, pool's or table's word is its address. ``kind``: of an array's items.
+    ``role``: what the word is; an array's, pool's or table's word is its address. ``kind``: of an array's items.
     ``many``: of an array, how many items, in words. ``zeroed``: set to 0 before each batch. ``carried``: a state that
     takes over another takes it along. ``given``: of an array, compiled code only reads it.
     """
 
     number: int
     name: str
-    says: Say
+    role: Role
     life: Life
     what: str
     kind: Kind | None = None
@@ -104,9 +104,9 @@ class Word:
         """How compiled code gets at it, or at its items."""
         if self.kind is not None:
             return Reach(self.name, "array", self.kind, self.given, self.number, stride=self.kind.bytes)
-        if self.says in {"pool", "table"}:
+        if self.role in {"pool", "table"}:
             return Reach(self.name, "address", I64, fixed=True, number=self.number)
-        return Reach(self.name, "word", I64, self.says != "count", self.number)
+        return Reach(self.name, "word", I64, self.role != "count", self.number)
 
     @property
     def dtype(self) -> Any:
@@ -120,8 +120,8 @@ class Table:
     def __init__(self) -> None:
         self.words: list[Word] = []
 
-    def _add(self, name: str, says: Say, life: Life, what: str, **more: Any) -> Declared:
-        word = Word(len(self.words), name, says, life, what, **more)
+    def _add(self, name: str, role: Role, life: Life, what: str, **more: Any) -> Declared:
+        word = Word(len(self.words), name, role, life, what, **more)
         self.words.append(word)
         return Declared.of(word.number, lambda: word.reach)
 

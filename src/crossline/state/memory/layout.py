@@ -347,9 +347,9 @@ EIGHT_BYTES = Item("eight bytes that are copied or compared").field("EIGHT_BYTES
 
 WORDS = len(TABLE.words)
 EACH_BATCH = TABLE.numbers(zeroed=True)  # counts that begin at 0 in each batch
-OF_BATCH = TABLE.numbers(life="batch", says="array")  # arrays that are let go after it
+OF_BATCH = TABLE.numbers(life="batch", role="array")  # arrays that are let go after it
 OF_PROGRAM = [each for each in TABLE.words if COLUMN_FLOAT <= each.number <= CLASS_LATE]
-OF_HITS = [each for each in TABLE.words if each.life == "hits" and each.says == "array"]
+OF_HITS = [each for each in TABLE.words if each.life == "hits" and each.role == "array"]
 CARRIED = [each for each in TABLE.words if each.carried]
 # Rows by the word of their address: the declaration, the word of their width, and of how many there are.
 ROWS_OF: dict[int, tuple[Row, int, int]] = {

@@ -278,5 +278,5 @@ ID_THERE, _, _, _, CLOCK_THERE, _, _, LAST_CLOCK = (
 
 WORDS = len(TABLE.words) + 4
 CARRIED = [word for word in TABLE.words if word.carried]
-OF_BATCH = TABLE.numbers(life="batch", says="array")
+OF_BATCH = TABLE.numbers(life="batch", role="array")
 UNIT = 8  # bytes of the heap

@@ -72,7 +72,7 @@ class Memory:
     def take_over(self, old: Memory) -> None:
         """Take the keys and their past over from ``old``, of the same columns, entries and parts."""
         for word in at.CARRIED:
-            if word.says in {"count", "number"}:
+            if word.role in {"count", "number"}:
                 self.words[word.number] = old.words[word.number]
         for name in (at.KEY_TABLE, at.ID_TABLE, at.FREE):
             self.keep(name, old._kept[name])

@@ -120,9 +120,9 @@ class AbsenceSpaceState(RecordStore):
     def due(self, clock_ms: int) -> DueHits | None:
         """The hits that are due once the stream's clock stands at ``clock_ms``."""
         found = list(self._due(clock_ms))
-        told = self._told(found) if found else None
+        due_hits = self._due_hits(found) if found else None
         self._deadlines.mark_emitted(clock_ms, int(self._after_ms.max(initial=0)))
-        return told
+        return due_hits
 
     def _due(self, clock_ms: int) -> Iterator[_Found]:
         for number, tier, rows in self._deadlines.due(clock_ms, self._after_ms):
@@ -152,7 +152,7 @@ class AbsenceSpaceState(RecordStore):
         rows, start = self._memory.rows(at.RECORDS), int(self._memory.words[at.BITS_AT])
         return rows[:, start : start + int(self._memory.words[at.BITS_BYTES])]
 
-    def _told(self, found: list[_Found]) -> DueHits | None:
+    def _due_hits(self, found: list[_Found]) -> DueHits | None:
         """In their order, without what a cooldown holds back."""
         line = np.concatenate([np.full(len(each[0]), each[3]) for each in found])
         moment, late, record = (np.concatenate([each[n] for each in found]) for n in range(3))
@@ -302,10 +302,10 @@ def _bit(rows: Any, number: int) -> Any:
 
 def _origins(found: list[_Found], order: Any) -> pa.Table | None:
     """The origins of hits, in their order."""
-    taken = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
-    if len(taken) < len(found):
+    tables = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
+    if len(tables) < len(found):
         return None
     # What a rule asked for that came while records waited, is missing in these.
     return (
-        pa.concat_tables(taken, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
+        pa.concat_tables(tables, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
     )

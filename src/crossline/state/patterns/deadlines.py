@@ -32,19 +32,19 @@ class Tier:
     def __len__(self) -> int:
         return len(self.clock_ms)
 
-    def taken(self, rows: Any, origins: pa.Table | None) -> Tier:
+    def take(self, rows: Any, origins: pa.Table | None) -> Tier:
         """The ``rows`` of it, whose origins are ``origins``."""
         times = (self.clock_ms[rows], self.ingest_ms[rows], self.lateness_ms[rows])
         return Tier(*times, self.record[rows], origins, self.emitted_to_ms)
 
     def sliced(self, start: int) -> Tier:
         """From row ``start`` on, as a view."""
-        return self.taken(slice(start, None), None if self.origins is None else self.origins.slice(start))
+        return self.take(slice(start, None), None if self.origins is None else self.origins.slice(start))
 
 
 def _in_order(tier: Tier) -> Tier:
     order = np.lexsort((tier.record, tier.clock_ms))
-    return tier.taken(order, None if tier.origins is None else tier.origins.take(pa.array(order)).combine_chunks())
+    return tier.take(order, None if tier.origins is None else tier.origins.take(pa.array(order)).combine_chunks())
 
 
 def _merged(first: Tier, second: Tier) -> Tier:
@@ -107,7 +107,7 @@ class Deadlines:
             there = np.flatnonzero(tier.record >= 0)
             whole = len(there) == len(tier)
             origins = None if tier.origins is None or whole else tier.origins.take(pa.array(there))
-            self._tiers += [tier] if whole else [tier.taken(there, origins)] if len(there) else []
+            self._tiers += [tier] if whole else [tier.take(there, origins)] if len(there) else []
 
     def bytes_held(self) -> int:
         """Bytes of them."""

@@ -122,8 +122,8 @@ class Texts:
     def at(self, row: int) -> bytes:
         """One of them."""
         start = int(self._starts.rows[row])
-        taken: bytes = self._pool.rows[start : start + int(self._lengths.rows[row])].tobytes()
-        return taken
+        item: bytes = self._pool.rows[start : start + int(self._lengths.rows[row])].tobytes()
+        return item
 
     def keep(self, kept: Bools) -> None:
         """Only those that are ``kept``."""

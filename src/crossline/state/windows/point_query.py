@@ -88,10 +88,10 @@ def loaded(rows: KeyedBatch) -> Delta:
 
 def features_now(hits: Hits) -> list[tuple[int | float | None, int]]:
     """The features of the queried row: of each figure its value (None: there is none) and its records."""
-    (told,) = hits.features
+    (feature,) = hits.features
     found: list[tuple[int | float | None, int]] = []
-    for place in range(len(told.figures)):
-        figure = told.figures[str(place)]
+    for place in range(len(feature.figures)):
+        figure = feature.figures[str(place)]
         value = figure.values[0].item() if figure.defined[0] else None
         if value is not None and figure.up is not None:
             value += int(figure.up[0]) << 64

@@ -266,8 +266,8 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
 
 def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     """Groups by cursor, lines by group, classes by cursor."""
-    parts, told = _Parts(plan), all_output_aggregates(plan)
-    used = set(told)
+    parts, output_groups = _Parts(plan), all_output_aggregates(plan)
+    used = set(output_groups)
     groups = sorted(used, key=lambda g: (plan.aggregates[g].window, g))
     read = [parts.numbers(plan.aggregates[g]) for g in groups]
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].aggregate), i))
@@ -301,7 +301,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "span_from": _longs(start for c in number for start, _ in c[1]),
         "span_until": _longs(end for c in number for _, end in c[1]),
         "class_late": _longs(c[2] for c in number),
-        "aggregate_figure": _ints(told.index(g) for g in groups),
+        "aggregate_figure": _ints(output_groups.index(g) for g in groups),
         "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.windows))),
         **_formulas(plan),
     }
@@ -316,11 +316,11 @@ def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
 
 
 def _formulas(plan: KeySpacePlan) -> dict[str, Any]:
-    number, told, formulas = classes(plan), output_aggregates(plan), plan.formulas
+    number, output_groups, formulas = classes(plan), output_aggregates(plan), plan.formulas
     return {
         "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
         "formula_window": _ints(plan.aggregates[each.figures[0][2]].window for each in formulas),
-        "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
+        "formula_count": _ints(output_groups.index(each.figures[0][2]) for each in formulas),
     }
 
 

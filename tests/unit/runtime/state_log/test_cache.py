@@ -138,7 +138,7 @@ def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
 ) -> None:
     """Shard 1 has its home with worker 1 from batch 4 on, and is judged by worker 0 once more, in batch 5."""
     workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
-    workers.cache = replace(workers.cache, asked_within=3)
+    workers.cache = replace(workers.cache, used_within=3)
     judged_by = [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1]
     held, read = [], []
     for number, (data, worker) in enumerate(zip(batches_of(log, 0), judged_by, strict=False)):

@@ -251,7 +251,7 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
 def test_a_state_server_whose_shards_are_judged_elsewhere_lets_them_go(home: Home, log: list[Record]) -> None:
     """Shard 1 alone is with the second state server, which nobody asks from batch 1 to 5; in batch 4 it is too long."""
     elsewhere = home.cache
-    home.cache = replace(home.cache, asked_within=2)
+    home.cache = replace(home.cache, used_within=2)
     for number, data in enumerate(batches_of(log)[:6]):
         home.batch(number, data, (0, 2) if number else range(SHARDS))
         if number:

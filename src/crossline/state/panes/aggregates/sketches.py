@@ -277,8 +277,8 @@ def value_of(bucket: int) -> Any:
         return 0.0
     digits = (1 << MANTISSA_BITS) + (size & ((1 << MANTISSA_BITS) - 1))
     exponent = (size >> MANTISSA_BITS) - 1023 - MANTISSA_BITS
-    said = math.ldexp(2.0 * digits * (digits + 1) / (2 * digits + 1), exponent)
-    return -said if bucket < 0 else said
+    estimate = math.ldexp(2.0 * digits * (digits + 1) / (2 * digits + 1), exponent)
+    return -estimate if bucket < 0 else estimate
 
 
 @jit
