@@ -136,7 +136,7 @@ def test_what_a_broker_says_that_comes_back_is_asked_again(
     watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
     assert lines == []
     lines.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(SourceError, match="cannot be asked"):
+    with pytest.raises(SourceError, match="cannot be reached"):
         watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
 
 
@@ -157,7 +157,7 @@ def test_brokers_that_do_not_answer(note: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kafka_topics, "ANSWER_S_MAX", 0.3)
     monkeypatch.setattr(kafka_topics, "WAIT_S_MAX", 0.1)
     away = TopicWatch(["payments"], {"bootstrap.servers": AWAY}, note)
-    with pytest.raises(SourceError, match="topic payments cannot be asked"):
+    with pytest.raises(SourceError, match="topic payments cannot be reached"):
         away.begin(None)
     with capture_logs() as logs:
         away.request()()

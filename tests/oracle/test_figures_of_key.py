@@ -75,7 +75,7 @@ def said(path: FastPath, bodies: list[Body], field: str, value: Any) -> Said:
     reported = Said()
     for each in figures_of_key(path.plans, path.shards[0].state, field, text):
         assert isinstance(each, CurrentFigure), each
-        rule, asked = by_id[each.asked.rule_id], each.asked
+        rule, asked = by_id[each.queried.rule_id], each.queried
         digits = digits_of(dict(rule.figures).get(asked.name, rule))
         if not rule.figures:
             assert asked.line is not None

@@ -21,7 +21,7 @@ from crossline.state.batch import ArrivalOrder, Cause
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """``hits``, each with the number of its cause, and whether it is taken back; as they go along with parts."""
+    """``hits``, each with the number of its cause and whether it is retracted, in the form that parts carry."""
 
     hits: Sequence[tuple[Hit, int]]
     marks: Mapping[str, I64]
@@ -62,7 +62,7 @@ def by_cause(
     """``rows`` of ``parts`` in the order in which their causes came; of one cause first what goes.
 
     The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
-    whose records are never taken back stay as they are. A state store that judges nothing again is given what comes
+    whose records are never retracted stay as they are. A state store that judges nothing again is given what comes
     alone, in that order too: a hit that is emitted late was not there before, wherever batches are cut.
     """
     if not plan.corrected and (plan.met is None or not store_plan.state_store.reevaluate):
@@ -105,7 +105,7 @@ def _in_order(
     chunk, itself = rows["chunk"], of_row < 0
 
     def either(mine: Any, of_causes: Sequence[int]) -> Any:
-        # Of a row that is its own cause the number is -1, and what is taken for it is not used.
+        # A row that is its own cause has the number -1; the value that -1 selects is not used.
         return np.where(itself, mine, np.array([*of_causes, 0], np.int64)[of_row])
 
     return (
@@ -125,7 +125,7 @@ def read_cause(fields: Sequence[Any]) -> Cause:
 def places_of(
     plan: StreamPlan, rows: Arrays, chunks: Sequence[tuple[str, int, str]], causes: Sequence[Cause]
 ) -> ArrivalOrder:
-    """Where ``rows`` of ``plan`` stand; ``causes``: of rows that are hits and may be taken back."""
+    """Where ``rows`` of ``plan`` stand; ``causes``: those of rows that are hits and may be retracted."""
     places = ArrivalOrder(rows["reached"], rows["offsets"], rows["chunk"], chunks)
     if not plan.reports:
         came = {log: plan.came(log) for log, _, _ in chunks}

@@ -1,6 +1,6 @@
 """Records without context yet: they wait, and are judged when a context of their key comes that is of their time.
 
-What is asked of them is the last context at or before their own time. There was none, so the first one in their window
+They are joined to the last context at or before their own time. There was none, so the first one in their window
 that comes is it, and it alone is in the window then. A record waits for as long as such a context may still come in
 time; then it is given up, and counted.
 """

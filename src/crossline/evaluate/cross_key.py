@@ -123,7 +123,7 @@ class _Causes:
         self._judged, self._causes = judged, causes
 
     def of_rows(self) -> I64:
-        """Of the rows of the state store; of those that are taken back one that nothing has."""
+        """Of the rows of the state store; retracted rows get a number that no row has."""
         rows, found = self._judged.rows, np.zeros(len(self._judged.batch), np.int64)
         if CAUSE not in rows or not self._judged.store_plan.state_store.reevaluate:
             return found
@@ -182,7 +182,7 @@ def _places(judged: JudgedRows, found: Sequence[WirePart], known: _Causes) -> tu
     """For each row of a store, which of those ``found`` is of it; null: none. And those that are of no row, but caused.
 
     By where records stand, since two of one id may be two records under keys of their own, and by id, since several
-    hits of a rule may be at one record; and by what brought them about, since that may be several, one after the other.
+    hits of a rule may be at one record; and by cause, since a record may have several in sequence.
     """
     # A chunk of hits comes in a part of each shard that they were judged in.
     number: dict[tuple[str, int], int] = {}

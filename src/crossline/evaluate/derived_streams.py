@@ -113,7 +113,7 @@ def _chunks(hits: Iterable[Hit]) -> list[list[Hit]]:
 def _scores(plan: StreamPlan, hits: Iterable[Hit]) -> Iterator[Hit]:
     """``hits`` as risk scores of ``plan`` are of them: what takes one back is another, that takes its score off.
 
-    Each stands where what brought it about does, for nothing before knew of it. An amended hit has the score it had;
+    Each has the position of its cause, since nothing before that position saw it. An amended hit has the score it had;
     one whose score is 0 adds nothing.
     """
     for hit in hits if plan.met is not None and plan.met.members else ():
@@ -206,7 +206,7 @@ def records_of(
 
 
 def _score_id(hit: Hit) -> str:
-    """The id of its alert; of one that was taken back or reinstated that of the correction."""
+    """The id of its alert; for a retracted or reinstated hit that of the correction."""
     found = alert_id_of(hit)
     return found if hit.correction is None else correction_id(found, hit.correction.caused_by)
 

@@ -5,8 +5,8 @@ ingest time of its own, a record's is the running maximum of event time over the
 own running maximum and the shard adds what came before it.
 
 Ingest times that senders give may go back within a log. Then a record's place among those of other logs is that of the
-highest its log had reached. It is taken over all records of the log (``reached_ms``), not over those that one shard or
-state store sees: where a record stands must not depend on how many shards there are.
+highest its log had reached. It is the maximum over all records of the log (``reached_ms``), not over those that one
+shard or state store sees: where a record stands must not depend on how many shards there are.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def in_ingest_order(
 ) -> Arrays:
     """The rows of one state store, from all its chunks, in ingest order.
 
-    ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
+    ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is requested
     ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
     ``of_hits`` that are known later than their records came some stand before others of an earlier chunk.
     Of equal times logs come one after the other, but for merged ones.

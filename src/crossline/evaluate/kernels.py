@@ -1,9 +1,9 @@
 """What judges the records of a store, as the shard sees it: the same few calls, whatever way of looking at the past.
 
 Windows of records (``state/windows``) are one way, windows of panes (``state/panes``) and patterns (``state/patterns``)
-others. One more is another class beside them and another line in ``KERNELS``; the kind of the state store's plan says
-which of them a state store needs. Around windows and patterns another may stand that judges again what a late record
-changes (``state/retraction``).
+others. One more is another class beside them and another line in ``KERNELS``; the kind of the state store's plan
+selects which of them a state store needs. Around windows and patterns another may stand that judges again what a late
+record changes (``state/retraction``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The log of some shards as the log of another number of them: the same records, each where its key is now judged.
 
-What a batch added is cut by key, never worked out again, so whoever loads the new log has what those had who loaded the
+A segment is split by key and never computed again, so a reader of the new log has the same state as a reader of the
 old one. What came of one old shard stays together: all records of a key come from one, in their order.
 """
 

@@ -59,7 +59,7 @@ class ShardState:
         return max(clocks.values()) - bounds.partition_lag_ms if clocks else None
 
     def passed_ms(self, stream: str, bounds: Bounds) -> int | None:
-        """The ingest time up to which records of ``stream`` are taken to have come: that of its slowest log.
+        """The ingest time up to which the records of ``stream`` are complete: that of its slowest log.
 
         One that is further behind the others than they may be is not waited for. None where nothing came yet.
         """
@@ -236,9 +236,9 @@ def evict_before(state_store: StateStore, horizon_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _StoreInput:
-    """The rows of a state store and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
+    """The rows of a state store and their parts; ``causes``: those of hits that may be retracted. ``logs``: of the stream.
 
-    ``told``: the cross-key figures for them. ``decides``: as of ``Bounds``.
+    ``cross_key``: the cross-key figures for them. ``decides``: as of ``Bounds``.
     """
 
     rows: Arrays
@@ -350,7 +350,7 @@ def _report(
     ``copies``: which rows what looks at the ingest clock knows again.
     """
     plan, batch = judged.plan, judged.batch
-    # A record that was hit is reported where it came in; what may be taken back has no such hits.
+    # A record that was hit is reported where it came in; a retraction plan has no such hits.
     if not plan.reports and not (plan.stateless and "stateless" in judged.rows):
         return
     duplicates = plan.lateness.duplicates(batch.ingest_ms, batch.lateness_ms, known, copies)

@@ -303,7 +303,7 @@ def _fits(version: RuleVersion, sources: Sources) -> bool:
 
 
 def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
-    """What the rules of a set may read: of several versions of a rule, the last says what its hits are."""
+    """What the rules of a set may read: of several versions of a rule, the last defines its hits."""
     return Sources(streams, rules.heads, any_key=True)
 
 

@@ -221,7 +221,7 @@ def copies_state_store(stream: str, fields: tuple[str, ...], number: int, known_
 
 
 def copies_known_ms(tables: Iterable[Program], defaults: Defaults) -> int:
-    """How long a record is known on the ingest clock for rules that keep nothing, and for what tells of duplicates.
+    """How long a record is known on the ingest clock for rules that keep nothing, and for the detection of duplicates.
 
     Of ``tables`` of figures every row is reported, so that no copy may be new there which one of these knows.
     """

@@ -73,7 +73,7 @@ class Bounds:
     high: float = math.inf
 
 
-def unbounded(request: BoundsRequest) -> Bounds:  # noqa: ARG001 - whatever is asked
+def unbounded(request: BoundsRequest) -> Bounds:  # noqa: ARG001 - no bound, whatever the request
     """Any number, or none."""
     return Bounds()
 
@@ -123,7 +123,7 @@ class Aggregate:
         bounds: What it may be, for lint.
         value: How compiled code reads it of what is kept (see ``tools``); None: it is the number of records.
         window: What windows keep for it, at most two of ``windows/program.py``: as a record comes into the window it is
-            added, and taken off as it leaves; None: it is defined on panes alone.
+            added, and subtracted as it leaves; None: it is defined on panes alone.
         pane: What panes keep for it, at most two of ``panes/program.py``, which also merge; None: it is defined on
             windows of records alone.
         limits: Why it is not defined on the other.

@@ -47,6 +47,6 @@ def bounds_of_one(request: BoundsRequest) -> Bounds:
 
 
 def ranked(window: Scanned) -> Any:
-    """The least value that as large a part of all as the rank says does not exceed."""
+    """The nearest-rank quantile: the least value such that the share ``rank`` of all values is at most it."""
     place = math.ceil(Fraction(round(window.rank * MILLIONTHS), MILLIONTHS) * len(window.values))
     return sorted(window.values)[place - 1]

@@ -1,4 +1,4 @@
-"""What makes a record a hit: the predicates of programs, and what each is asked, so that nobody asks for its class."""
+"""The predicates of programs, and the methods that each has, so that no caller checks for its class."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Predicate(OfKind):
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What a model says of ``features``: formulas of figures and fields, in the order of the scorer's names.
+    """The score of a model on ``features``: formulas of figures and fields, in the order of the scorer's names.
 
     The verdict's formulas know it as ``SCORE``.
     """
@@ -136,7 +136,7 @@ class FormulaPredicate(Predicate):
             formulas = (*formulas, *self.scored.features)
         names = dict.fromkeys(name for each in formulas for name in each.names)
         read = tuple(name for name in names if self.scored is None or name != SCORE)
-        object.__setattr__(self, "read", read)  # asked for at every hit
+        object.__setattr__(self, "read", read)  # read at every hit
 
     @property
     def figure_names(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class FormulaPredicate(Predicate):
         return self.names
 
     def probing(self) -> Self:
-        """Beside what always holds stands what is asked for: its figures and fields are in the evidence."""
+        """Outputs and predicate together: the figures and fields of both are in the evidence."""
         return replace(self, when=Formula(self.when.text, Join("or", (self.when.root, ALWAYS.root))))
 
     @property

@@ -1,8 +1,8 @@
 """What a rule becomes: feeds, figures over them, a verdict, and how it emits. Of its type no more is known.
 
-A *feed* says which records count and under which key. A *figure* is an aggregate over a window of a feed. The *verdict*
-says when the figures make the record a hit, or which records must have come before it, one after the other. A rule type
-is a front-end that writes these four; what compiles, judges and tells of hits reads them, and knows no type.
+A *feed* selects the records that count, and their key. A *figure* is an aggregate over a window of a feed. The
+*verdict* decides when the figures make the record a hit, or which records must have come before it in sequence. A rule
+type is a front-end that writes these four; the compiler, the kernels and the alerts read them and know no type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Evidence:
     """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them.
 
     ``notes``: what stands in every alert of the rule, by name. ``context``: where the first figure's records are the
-    context of the record, what is said of it, each with the figure that says it; ``parts``: what of both is shown.
+    context of the record, its notes, each with the figure behind it; ``parts``: what of both is shown.
     ``hits``: the alerts that it rests on are what it is of.
     """
 

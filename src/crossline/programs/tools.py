@@ -54,7 +54,7 @@ class Tools:
         ranked: ``(..., extra, n)``: the value of the group's rank. Windows of records have none.
         first_value: ``(..., extra)``: the first place of the values that there are. All must be gone through.
         next_value: ``(..., place, extra)``: the next place; -1 after the last.
-        times: ``(..., place, extra)``: how often the value is there; 0 where another place tells it.
+        times: ``(..., place, extra)``: how often the value is there; 0 where another place has it.
         pair_add: ``(a, a2, b, b2)``: the sum of two pairs of floats, which no order of adding blurs.
     """
 

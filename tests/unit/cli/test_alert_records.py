@@ -288,14 +288,14 @@ def test_files_that_were_renamed_deleted_or_written_over(tmp_path: Path) -> None
     first.write_bytes((tmp_path / "elsewhere").read_bytes().replace(b"p1", b"q1"))
     shown = project.show()
     assert [name for name, fields in found(shown).items() if fields is None] == ["p1", "p3"]
-    assert "are not those that were taken in" in shown["records_missing"][1]
+    assert "are not those that were read before" in shown["records_missing"][1]
     (alert_id,) = project.ids("burst")
     text = said("show", alert_id, "--pipeline", project.pipeline).stdout
     assert [line.split()[1:] for line in text.splitlines() if "not found" in line][:2] == [
         ["p1", "not", "found"],
         ["p3", "not", "found"],
     ]
-    assert "are not those that were taken in" in text
+    assert "are not those that were read before" in text
 
 
 def test_other_records_with_the_same_id_are_not_taken_for_them(tmp_path: Path) -> None:

@@ -347,7 +347,7 @@ class _PredicateOf:
         self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
 
     def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
-        """The hit of a rule that looks at the record alone, and is kept as a line since its hits may be taken back."""
+        """The hit of a single-record rule that is a predicate of the plan because its hits may be retracted."""
         found = {name: facts[name][row].as_py() for name in self._shown if name in facts}
         fields = {name: value for name, value in found.items() if value is not None}
         return replace(

@@ -105,7 +105,7 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
     """The decision of ``policy`` on ``record``, given all of its hits that count, in any order; without any, ``allow``.
 
-    What somebody holds of no rule is decided no less gravely than that asks, whatever the policy says.
+    A person's hold without a rule sets a minimum: the decision is at least as grave as the hold, whatever the policy.
     """
     reasons = tuple(sorted(one_a_rule(hits), key=weight))
     if not reasons:

@@ -1,6 +1,6 @@
 """What a late record changes of where rules hold and raise no alert: records come to be held, and others cease to be.
 
-Each is told as a hit is that a correction brings or takes back, so that decisions are revised by it.
+Each is emitted like a hit that a correction reinstates or retracts, so decisions are revised by it.
 """
 
 from __future__ import annotations

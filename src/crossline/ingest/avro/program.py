@@ -2,7 +2,7 @@
 
 Records within records and branches of unions are laid out one behind the other; steps only go forwards. What has no
 step here (lists, types that do not fit, what contains itself) is a doubt: such a record goes the slow path, which
-says what everything means.
+is the reference.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Join:
 def held(
     versions: Sequence[tuple[Mapping[str, int], Table]], stream: str, overlays: Mapping[int, Overlay] | None = None
 ) -> tuple[Held, ...]:
-    """Contents as they hold for ``stream``; each ``versions`` says by stream when it begins, as those of a list do.
+    """Contents as they hold for ``stream``; each has the instants, by stream, from which it is in force (``versions``).
 
     ``overlays``: by the number of a content, what became of it.
     """

@@ -26,7 +26,7 @@ from crossline.ingest.route.keys import keys_of
 from crossline.settings.tables import KeyFormat
 
 Bools = npt.NDArray[np.bool_]
-GONE, MESSAGE = "gone", "message"  # columns of rows: taken away; the number of the message that reports it
+GONE, MESSAGE = "gone", "message"  # columns of rows: whether it is deleted; the number of its message
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 _NULL = b"\0"  # no JSON: of a key that does not say anything
 _TEXT_KEY = "key"
@@ -71,7 +71,7 @@ def read_messages(
     places = pa.array(at[index], mask=at[index] < 0)
     fields = {name: decoded.records.fields[name].take(places) for name in form.fields}
     there_now = pa.array(index, mask=at[index] < 0)
-    for name, column in known.columns.items():  # the message's key says it, whether its value does or not
+    for name, column in known.columns.items():  # the key of the message is always there, its value is not
         if name in fields:
             fields[name] = column.take(there_now)
     return ReadMessages(_rows(form, known.columns, index, at[index] < 0, fields), refused)

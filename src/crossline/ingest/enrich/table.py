@@ -87,7 +87,7 @@ class Table:
         """Which row holds for each of the keys ``found``, and when another one does, up to ``last_ms``.
 
         Three arrays with one item a change, by key: its place in ``found``, the instant, the row, -1 where none holds.
-        The first of each is what holds at ``first_ms``, said to hold from ``start_ms`` on.
+        The first of each is what holds at ``first_ms``, recorded as in force from ``start_ms`` on.
         """
         places = np.arange(len(found))
         if self._from_ms is None:

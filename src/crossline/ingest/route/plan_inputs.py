@@ -16,8 +16,8 @@ from crossline.plan.compose import columns_from, reads
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.stream_join import StreamJoin, wide_records
 
-# Arrays that go along with rows: which of the causes in the part's meta brought it about (-1: the row's own record),
-# and whether it is taken back.
+# Arrays that go along with rows: the number of its cause in the part's meta (-1: the row's own record), and whether it
+# is retracted.
 CAUSE, GONE = "cause", "gone"
 
 
@@ -69,5 +69,5 @@ def stream_join(
 
 
 def marked(records: Records) -> Records:
-    """``records`` of a stream, which are never taken back, among hits that may be."""
+    """``records`` of a stream, which are never retracted, among hits that may be."""
     return replace(records, marks={CAUSE: np.full(len(records), -1), GONE: np.zeros(len(records), np.int64)})

@@ -61,7 +61,7 @@ def write_batch(folder: Path, head: Mapping[str, Any], sections: Mapping[str, Se
 class FeedBatch:
     """What one batch gave. ``raw`` has the lines behind the first; ``starts`` where each section begins among them.
 
-    ``missed``: how many batches before it a reader that asked for them cannot have any more. ``anew``: the numbers
+    ``missed``: how many requested batches before it are gone. ``anew``: the numbers
     began again, since the checkpoint is another.
     """
 

@@ -33,8 +33,8 @@ _FORGET_MIN = 10_000  # chunks that are let go of at once
 class ListedFile:
     """A file that was read up to byte ``read_to``; ``head`` and ``tail`` are digests.
 
-    ``size``: as last seen; what lies behind ``read_to`` is no whole line yet. ``number`` and ``name``: in the list, once
-    it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
+    ``size``: as last seen; what lies behind ``read_to`` is no whole line yet. ``number`` and ``name``: in the list,
+    once it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
     compressed file or a table, how far it is in chunks, and ``whole`` whether that is all that its bytes hold.
     """
 
@@ -157,7 +157,7 @@ class ChunkList:
         file.text = 0 if packed is None else end
 
     def place_lines(self, file: ListedFile) -> list[dict[str, Any]]:
-        """The line that says where ``file`` is, where the list does not say so yet."""
+        """The line with the path of ``file``, where the list does not have it yet."""
         if file.number is None:
             self._register(file, self._free_name(file.path))
         number = file.number

@@ -32,11 +32,12 @@ def _all_of_it(_path: str) -> int | None:
 class FileChunks:
     """The files that match patterns, in name order as they appear, as one log.
 
-    Files may grow; a line counts once it is ended, a last one without an end as ``unended`` says. A file is known by
-    its content, its inode helping: one that is renamed is read on, also under a name that matches no more; another one
-    under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on disk before a
-    number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
-    compressed does, too; its chunks are pieces of its text. ``size_of``: how many bytes of a path count by now.
+    Files may grow; a line counts once it is ended, a last one without an end is treated as ``unended`` sets. A file is
+    known by its content, its inode helping: one that is renamed is read on, also under a name that matches no more;
+    another one under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on
+    disk before a number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows
+    (Parquet). One that is compressed does, too; its chunks are pieces of its text. ``size_of``: how many bytes of a
+    path count by now.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class FileChunks:
         self._open()
 
     def _open(self) -> None:
-        """As the list on disk says; no file was looked at yet."""
+        """As the list on disk has it; no file was looked at yet."""
         self._list = ChunkList(self._folder)
         self._list.take_over()
         files = self._list.files

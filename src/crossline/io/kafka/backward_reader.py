@@ -42,7 +42,7 @@ class BackwardTopicReader:
         try:
             yield from self._in_turns(consumer)
         except KafkaException as error:
-            self.gone.append(f"the brokers of {', '.join(self._topics)} cannot be asked: {error.args[0]}")
+            self.gone.append(f"the brokers of {', '.join(self._topics)} cannot be reached: {error.args[0]}")
         finally:
             consumer.close()
 

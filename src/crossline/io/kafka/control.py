@@ -200,7 +200,7 @@ class _Identity:
     def is_another(self, wait_s: float = 0.0) -> bool:
         """Whether the answer names another topic than the one before; of brokers that know no ids, none does.
 
-        Raises KafkaException where the brokers do not say, TimeoutError where they have not said yet.
+        Raises KafkaException where the brokers refuse to answer, TimeoutError where they have not answered yet.
         """
         if self._request is None:
             return False
@@ -247,7 +247,7 @@ class ControlTopicWriter:
             raise PermanentError(f"{key} cannot be sent to topic {self.topic}: {error.args[0].str()}") from None
         if self._producer.flush(_SENT_S_MAX):
             self._producer.purge()
-            sentence = f"topic {self.topic} has not taken {key} in {_SENT_S_MAX:.0f} s"
+            sentence = f"topic {self.topic} has not acknowledged {key} in {_SENT_S_MAX:.0f} s"
             raise SinkError(f"{sentence}: see that its brokers are up, and what stands there")
         if errors:
             raise PermanentError(f"topic {self.topic} does not take {key}: {errors[0].str()}")

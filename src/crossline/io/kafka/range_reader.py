@@ -25,7 +25,7 @@ _ASK = {
 
 
 class KafkaRangeReader:
-    """Reads ahead of the ranges it is asked for, so that most ranges are in memory when they are asked for."""
+    """Reads ahead of the requested ranges, so that most ranges are in memory when they are requested."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = {**_ASK, **settings, "group.id": "crossline-tail"}
@@ -93,7 +93,7 @@ class KafkaRangeReader:
     def _fill(self, wait_s: float) -> None:
         """Wait for records of the client. Offsets may be missing: a later record, or the end event, shows the end."""
         consumer = self._consumer
-        # Wait for the first record, then take what is buffered: asked for many, the client waits for all of them.
+        # Wait for the first record, then take what is buffered: a request for many waits for all of them.
         first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
         if consumer is None or first is None:
             raise RangeUnavailableError("its records did not come in time")

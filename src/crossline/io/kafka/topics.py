@@ -183,4 +183,4 @@ class TopicWatch:
 
 def _unanswered(topic: str, error: Exception) -> str:
     text = error.args[0].str() if isinstance(error, KafkaException) else f"no answer in {ANSWER_S_MAX:.0f} s"
-    return f"the brokers of topic {topic} cannot be asked: {text}; see that they are up, and `brokers` and `security`"
+    return f"the brokers of topic {topic} cannot be reached: {text}; see that they are up, and `brokers` and `security`"

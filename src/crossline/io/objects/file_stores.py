@@ -31,7 +31,7 @@ PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 ANSWER_S_MAX = 120.0  # that an answer may take, and more for large files, at
 BYTES_PER_S_MIN = 256 << 10
 LOG_EVERY_S = 60.0  # between two log lines about an unavailable store
-# As the AWS library names what will not be otherwise however often it is asked.
+# Errors of the AWS library that no retry changes.
 _FOR_GOOD = re.compile(
     r"\b(ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|"
     r"UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INVALID_SIGNATURE|INVALID_PARAMETER_VALUE|"

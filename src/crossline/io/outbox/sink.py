@@ -15,7 +15,7 @@ from crossline.io.sinks.base import CancellableSink, Delivery, RetryPolicy, Sink
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
-PLACE = "place"  # the file that says whom a folder is for
+PLACE = "place"  # the file with the sink that a folder belongs to
 LOG_EVERY = 1_000  # batches: how far the backlog grows between two log lines
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store

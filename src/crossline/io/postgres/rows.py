@@ -17,7 +17,7 @@ from crossline.io.sinks.base import Delivery
 
 Row = tuple[Any, ...]
 
-# Of tables that have partitions: the column whose month says which.
+# Of partitioned tables: the column whose month selects the partition.
 PARTITIONED = {
     "alerts": "event_time",
     "decisions": "event_time",

@@ -100,7 +100,7 @@ class FileRecordLog:
         return await self._called(records) if records else []
 
     async def close(self) -> None:
-        """Finish what was asked for, and let go of the log; safe to call twice."""
+        """Finish the requested appends and release the log; safe to call twice."""
         self._closed = True
         thread, self._thread = self._thread, None
         if thread is not None:
@@ -118,7 +118,7 @@ class FileRecordLog:
         return await call.future
 
     def _work(self) -> None:
-        """Serve calls, those that have come meanwhile together, until the end is asked for."""
+        """Serve calls, those that have come meanwhile together, until a stop is requested."""
         while (call := self._calls.get()) is not None:
             calls, size, ended = [call], call.size, False
             while size < GROUP_BYTES_MAX and not ended:

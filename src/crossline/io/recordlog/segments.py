@@ -212,7 +212,7 @@ class Segments:
             )
         if mine.st_size < self._end:
             raise SourceError(
-                f"{self._name}: {mine.st_size} bytes, expected at least {self._end}: somebody cut it short; put back "
+                f"{self._name}: {mine.st_size} bytes, expected at least {self._end}: it was truncated; put back "
                 "what it had, or start the API again: it then goes on with what stands there"
             )
 
@@ -246,7 +246,7 @@ class Segments:
             os.close(descriptor)
 
     def _note(self, added: dict[bytes, Spot]) -> None:
-        """The index is behind what is acknowledged: the log says what counts."""
+        """The index is behind the acknowledged records: the log is authoritative."""
         self._recent |= added
         self._known_to = (self._number, self._end)
         if len(self._recent) >= _RECENT_MAX:

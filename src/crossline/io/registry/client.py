@@ -115,7 +115,7 @@ class RegistryClient:
         raise SourceError(text)
 
     def _exchange(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        """Status and body; all of it is there within ``answer_s_max``, or the next address is asked."""
+        """Status and body; all of it is there within ``answer_s_max``, or the next address is tried."""
         sent = None if body is None else json.dumps(body).encode()
         target = f"{urlsplit(url).path.rstrip('/')}{path}"
         address, deadline = HttpAddress(url, self.ca_file, kept_max=0), Deadline(self.answer_s_max)

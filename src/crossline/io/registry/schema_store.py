@@ -2,7 +2,7 @@
 
 A number never means another schema, so what was found is kept in a folder that all tasks share, and a restart or a
 second look needs no registry. That a number is *not* known is true of a moment: it is noted for the batch in which it
-was found out, so that this batch is the same when it is run again, and asked anew in the next.
+was found out, so that this batch is the same when it is run again. The next batch requests it again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SchemaStore:
     def of(cls, settings: RegistrySettings, folder: str, environment: Mapping[str, str]) -> Self:
         """The store of a source.
 
-        Raises PermanentError where the password, or the certificates, are not where they are said to be.
+        Raises PermanentError where the password, or the certificates, are not where the settings say.
         """
         if settings.ca_file is not None and not Path(settings.ca_file).is_file():
             raise PermanentError(
@@ -107,7 +107,7 @@ class SchemaStore:
             try:
                 body = json.loads(self._stored(lambda files: files.get(_file(number))))
                 answer = SchemaAnswer(tuple(body["texts"]), body["refused"])
-            except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is asked for again
+            except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is fetched again
                 return None
             _known[place] = _read(number, answer)
         return _known[place]
@@ -126,7 +126,7 @@ class SchemaStore:
             raise SourceError(str(error)) from error
 
     def _fetched(self, numbers: list[int], batch_id: int) -> dict[int, Node | str]:
-        """Ask for numbers; those that are new and not known at first are asked for again, all together."""
+        """Fetch numbers; those that are new and not known at first are fetched again, all together."""
         left = [number for number in numbers if not self._fetch(number)]
         fresh = [number for number in left if self._place(number) not in _unknown]
         patience = 0 < len(fresh) <= RETRY_IDS_MAX and len(_unknown) < DOUBTED_MAX

@@ -151,7 +151,7 @@ def register_sink(kind: str, settings: type[Settings], place: str) -> None:
     Raises UsageError where another sink has the kind.
     """
     if (_PLACES.get(kind, place), SINKS.get(kind, settings)) != (place, settings):
-        raise UsageError(f"sink kind {kind!r} is taken by {_PLACES[kind]}; choose another name")
+        raise UsageError(f"sink kind {kind!r} is registered by {_PLACES[kind]}; choose another name")
     _PLACES[kind] = place
     SINKS[kind] = settings
 
@@ -293,7 +293,7 @@ def _until_delivered(
 
 
 class _Pause:
-    """Seconds to wait: exponential with jitter, and no less than the sink asked for."""
+    """Seconds to wait: exponential with jitter, and no less than the sink requested."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy

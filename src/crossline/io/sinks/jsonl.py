@@ -18,7 +18,7 @@ from crossline.settings import sinks as config_sinks
 
 
 class JsonlSink:
-    """Appends the alerts, and dead letters and decisions where asked to, to files of JSON lines.
+    """Appends the alerts, and dead letters and decisions where configured, to files of JSON lines.
 
     Guarantee: each alert once, over kills, redeliveries and new checkpoints, since lines are known by their ids (see
     OnceFile). A reader that follows the file never sees a line disappear.

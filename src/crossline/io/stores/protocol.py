@@ -62,7 +62,7 @@ class StoredAlert:
 class Store(Protocol):
     """What was delivered, in the order in which it was. It may be read while a pipeline writes.
 
-    ``name`` says where it is, without secrets; ``files``: what must not be written over while it is read.
+    ``name`` is its location, without secrets; ``files``: what must not be written over while it is read.
     """
 
     name: str

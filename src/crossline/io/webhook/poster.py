@@ -91,7 +91,7 @@ class Poster:
     def _unanswered(self, name: str, why: str) -> str:
         """Why the message is rejected, where the address answers other requests. Raises SinkError where it does not."""
         if self._stop.is_set():
-            raise SinkError(f"stopped before {name} was taken: {why}")
+            raise SinkError(f"stopped before {name} was accepted: {why}")
         try:
             reply = self._request("OPTIONS")
         except (NoAnswerError, ConnectionClosedError):

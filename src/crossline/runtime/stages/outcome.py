@@ -42,8 +42,8 @@ log = get_logger(__name__)
 class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
-    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values. ``feature_rows``:
-    figures of records, as shards told them (see ``feature_rows``).
+    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values.
+    ``feature_rows``: figures of records, as shards told them (see ``feature_rows``).
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)

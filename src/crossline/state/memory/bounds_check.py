@@ -36,7 +36,7 @@ class OutOfBoundsError(IndexError):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Memory that is alive: ``size`` bytes, or as many rows of ``width`` bytes as the count at ``rows_at`` says."""
+    """Memory that is alive: ``size`` bytes, or as many rows of ``width`` bytes as the count at ``rows_at``."""
 
     name: str
     start: int

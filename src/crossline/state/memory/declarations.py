@@ -1,7 +1,7 @@
 """What a declaration of memory is made of: words of a table, fields of a row, and parts of a row that repeat.
 
-Each declaring method writes down what it is told and returns a ``Declared``: an ``int``, the number of the word or the
-offset of the field, that also says how the value is reached and how wide it is. Kernels get and put by it (``fields``).
+Each declaring method records its arguments and returns a ``Declared``: an ``int``, the number of the word or the offset
+of the field. It also carries how the value is reached and how wide it is. Kernels get and put by it (``fields``).
 All else asks the declaration: ``Table.words``, ``Row.fields``, ``Row.parts``.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 Holds = Literal["", "record", "slot"]
-# How long what a word says lives: as long as the state, until the next plan, as scratch of the kernel, or one batch.
+# How long the value of a word lives: as long as the state, until the next plan, as scratch of the kernel, or one batch.
 Life = Literal["state", "plan", "scratch", "hits", "batch"]
 Role = Literal["count", "number", "offset", "array", "pool", "table"]
 
@@ -212,7 +212,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Items of a row, as many as word ``many`` says, from the offset on that word ``at`` says (-1: from ``offset``)."""
+    """Items of a row: their count is word ``many``, their first offset word ``at`` (-1: ``offset``)."""
 
     name: str
     item: Item
@@ -277,7 +277,7 @@ class Row(Item):
         return self.bytes
 
     def part(self, table: Table, name: str, item: Item, many: int, *, carried: bool = False) -> Declared:
-        """The number of the word ``name``_AT, new in ``table``, that says where the part begins."""
+        """The number of the word ``name``_AT, new in ``table``, with the offset at which the part begins."""
         item.part_of = self
         at = table.offset(f"{name}_AT", f"where in the row of {self.what} begins: {item.what}")
         self.parts.append(Part(name, item, many, at, 0, carried))

@@ -20,7 +20,7 @@ from crossline.state.panes.pane_lifecycle import AT_A_STEP
 from crossline.state.panes.program import PaneProgram
 from crossline.state.panes.recent_ids import BLOCK, CLOCKS_AT, PLACES
 
-FULL_OF_4 = 3  # fourths of the places of ids that may be taken
+FULL_OF_4 = 3  # fourths of the places of ids that may be in use
 
 
 class Memory:

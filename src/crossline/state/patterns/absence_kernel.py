@@ -3,7 +3,7 @@
 A record of an absence's entry ``after``, at t, waits for one of its key in the entry ``expect``, behind it by clock (at
 the same time: ingested after it) and at t + DEADLINE at most. What answers must have come before the stream's clock
 passed t + DEADLINE + GRACE: it counts where the log that it stands in had got to, which is the record's REACHED. All of
-that is said of two records alone, so which of them comes first does not matter: one that comes behind finds those that
+that concerns two records only, so which of them comes first does not matter: one that comes behind finds those that
 wait, one that comes between finds those that are there already.
 """
 

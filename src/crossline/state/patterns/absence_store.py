@@ -25,7 +25,7 @@ from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
 from crossline.state.windows.record_store import ANY_AGE, RecordStore
 
-# One of them: moment, whether it came when that was past, record, line, and all that a hit says.
+# One of them: moment, whether it came when that was past, record, line, and the content of the hit.
 _Found = tuple[I64, Any, I64, int, Tier, I64]
 
 
@@ -71,7 +71,7 @@ class AbsenceSpaceState(RecordStore):
         self._wait(batch, hits.retained, first)
         return hits
 
-    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:  # noqa: ARG002 - nothing is said of them
+    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:  # noqa: ARG002 - it has no emitted hits to restore
         """Take in what was judged before.
 
         Raises:
@@ -305,7 +305,7 @@ def _origins(found: list[_Found], order: Any) -> pa.Table | None:
     tables = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
     if len(tables) < len(found):
         return None
-    # What a rule asked for that came while records waited, is missing in these.
+    # Records that waited before a rule came lack the fields that this rule requests.
     return (
         pa.concat_tables(tables, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
     )

@@ -100,7 +100,7 @@ class Deadlines:
                 self._tiers[-1] = _merged(self._tiers[-1], second)
 
     def renumber(self, number: I32) -> None:
-        """Records have the new numbers that ``number`` says; those that are gone (-1) wait no more."""
+        """Renumber records by ``number``; those that are gone (-1) wait no more."""
         tiers = [replace(tier, record=number[tier.record].astype(np.int64)) for tier in self._tiers]
         self._tiers = []
         for tier in tiers:

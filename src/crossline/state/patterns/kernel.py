@@ -144,7 +144,7 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
 
 @jit
 def _take(h: int, slot: int, p: int, s: int, i: int, hit_row: int, prior: int) -> Any:
-    """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
+    """Record ``i`` matches step ``s`` after matched step ``prior`` (-1: none): a hit, or a partial match that waits.
 
     ``hit_row``: the row that a hit is noted at, or -1; the same for the next steps, which of
     a probe is -1 after its first.

@@ -17,7 +17,7 @@ WIDTH = at.MATCH_STEP.bytes
 def renumber_match_steps(h: int) -> None:
     """Keep the steps of partial matches of what waits, each match's side by side, and no free rows.
 
-    KEPT has room for all. Records have the new numbers that NUMBER says; what began with one that is gone waits no
+    KEPT has room for all. Records get the new numbers in NUMBER; what began with one that is gone waits no
     longer. All others of a match are not before its first, by clock, so they are there.
     """
     kept = 0

@@ -63,7 +63,7 @@ class LookedUp(np.ndarray[Any, Any]):
 
 
 class Column:
-    """Values of one type, or rows of as many of them as ``width`` says; ``name``: as it is declared."""
+    """Values of one type, or rows of ``width`` of them; ``name``: as it is declared."""
 
     def __init__(self, dtype: Any, width: int | None = None, name: str = "") -> None:
         self._name = name

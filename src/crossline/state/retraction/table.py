@@ -28,8 +28,8 @@ _MIXED = np.uint64(0x9E3779B97F4A7C15)
 class Table:
     """Rows: records under a key, in the order in which they came; what each has is declared in ``layout``.
 
-    One that is not ``live`` was taken back: it is known by what was told of it alone. A key that is -1 is that of a row
-    that nobody looks for any more.
+    One that is not ``live`` was retracted: only the hits emitted for it are known. The key -1 marks a row that no
+    lookup needs any more.
     """
 
     def __init__(self, lines: Lines, entry_bytes: int) -> None:

@@ -2,8 +2,8 @@
 
 A late record moves its key's windows back, and the next one forth again: as many steps at each end as the key has
 records in between. Taken in the order of their clocks, the records of some thousand rows move them over that once. So
-rows are first taken in, all of them; then each window goes over its key's new records by their clocks; what it then
-holds of records that came after the one that is judged is taken off. That is done for counts and sums of integers, to
+all rows are stored first; then each window goes over its key's new records by their clocks; what it then
+holds of records that came after the one that is judged is subtracted. That is done for counts and sums of integers, to
 which it makes no difference in which order they are made. Other windows are moved as each record comes. Lines and
 formulas look at the figures at last, in the order in which the records came.
 """

@@ -122,8 +122,8 @@ def class_lines(plan: WindowPlan) -> U8:
 
 def output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
     """The numbers of the aggregates that formulas or feature queries read, in ascending order."""
-    asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
-    return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
+    reads = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
+    return tuple(sorted({number for each in reads for _, *groups in each for number in groups}))
 
 
 def all_output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
@@ -273,8 +273,8 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].aggregate), i))
     number = classes(plan)
     by_group: list[tuple[int, ComparisonPlan | FormulaPlan | FeatureQueryPlan]] = [(x.aggregate, x) for x in plan.lines]
-    by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
-    by_group += [(g, x) for x in plan.feature_queries for _, *asked in x.figures for g in asked]
+    by_group += [(g, x) for x in plan.formulas for _, *reads in x.figures for g in reads]
+    by_group += [(g, x) for x in plan.feature_queries for _, *reads in x.figures for g in reads]
     of_cursor = sorted({(plan.aggregates[g].window, number[judge_class(plan, x)]) for g, x in by_group})
     line_group = np.array([groups.index(plan.lines[i].aggregate) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
@@ -308,7 +308,7 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
 
 
 def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
-    """Whether what a record adds to the cursor's figures can be taken off again in any order."""
+    """Whether what a record adds to the cursor's figures can be subtracted again in any order."""
     mine = [
         plan.aggregates[number] for number in all_output_aggregates(plan) if plan.aggregates[number].window == cursor
     ]

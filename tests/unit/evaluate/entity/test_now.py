@@ -44,7 +44,7 @@ def asked(
 
 def shown(found: list[CurrentFigure | Unanswered]) -> list[Any]:
     return [
-        (each.asked.rule_id, each.asked.name, each.value, each.count) if isinstance(each, CurrentFigure) else each
+        (each.queried.rule_id, each.queried.name, each.value, each.count) if isinstance(each, CurrentFigure) else each
         for each in found
     ]
 
@@ -62,7 +62,7 @@ def test_rules_that_are_not_in_force_now_are_not_asked() -> None:
         | {"conditions": [{"field": "amount", "operator": ">", "value": 0}]},
     ]
     assert sorted(shown(asked(rules, "account", "a"))) == [("beside", "count", 3, 3), ("old", "count", 1, 1)]
-    (version,) = {each.asked.version for each in asked(rules[:2], "account", "a") if isinstance(each, CurrentFigure)}
+    (version,) = {each.queried.version for each in asked(rules[:2], "account", "a") if isinstance(each, CurrentFigure)}
     assert version == 2
 
 
@@ -86,8 +86,8 @@ def test_a_shared_figure_says_which_it_is() -> None:
     body |= {"figures": {"spent": figure}, "when": "spent >= 5", "value": "spent"}
     (found,) = asked([body], "account", "a")
     assert isinstance(found, CurrentFigure)
-    assert (found.asked.name, found.asked.shared, found.value) == ("spent", "spent_lately", 2**62)
-    line = found.asked.line
+    assert (found.queried.name, found.queried.shared, found.value) == ("spent", "spent_lately", 2**62)
+    line = found.queried.line
     assert line is not None
     assert (line.operator, line.threshold) == (">=", 5)
 

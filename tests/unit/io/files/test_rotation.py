@@ -229,7 +229,7 @@ def test_a_batch_that_is_run_again_finds_its_bytes_under_another_name(folder: Pa
     log.poll(NOW_MS)
     assert log.chunks(0, 1)[0].path == str(folder / "old")
     (folder / "old").unlink()
-    with pytest.raises(SourceError, match="bytes 0-8 are not those that were taken in, and no file in its folder"):
+    with pytest.raises(SourceError, match="bytes 0-8 are not those that were read before, and no file in its folder"):
         open_chunk(given)
     (folder / "restored.bak").write_bytes(b"one\ntwo\n")
     assert read_chunk(given) == b"one\ntwo\n"

@@ -62,7 +62,7 @@ class DecisionTopic:
     @staticmethod
     def _producer_of(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:
         # Imported here: who has no such topic need not load a Kafka client.
-        from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer  # noqa: PLC0415 - as said
+        from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer  # noqa: PLC0415 - see above
 
         key = (str(client["bootstrap.servers"]), checkpoint, name)
         if key not in _producers:

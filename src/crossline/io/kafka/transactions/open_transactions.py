@@ -2,7 +2,7 @@
 
 A broker that is alone and comes back takes for written what ends it still has to write, while it knows no leader of the
 partitions yet ("Couldn't find leader endpoint … skipped" in its log; Kafka 4.3). Nobody reads on in such a partition.
-The next end under the same name is one for all that is open there, as it says: commit or abort.
+The next end under the same name, commit or abort, ends all that is open there.
 """
 
 from __future__ import annotations
