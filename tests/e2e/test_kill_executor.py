@@ -63,7 +63,7 @@ def read_again(project: Project) -> list[int]:
 def executors_with_shards(project: Project) -> list[int]:
     """How many executors had shards, each time that this changed."""
     lines = (project.root / "run.log").read_text().splitlines(keepends=True)
-    found = [line for line in lines if "homes of shards" in line and line.endswith("\n")]
+    found = [line for line in lines if "shard placement" in line and line.endswith("\n")]
     return [json.loads(line)["executors"] for line in found]
 
 

@@ -236,7 +236,7 @@ def evict_before(state_store: StateStore, horizon_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _StoreInput:
-    """The rows of a state store and their parts; ``causes``: those of hits that may be retracted. ``logs``: of the stream.
+    """The rows of a state store and their parts; ``causes``: those of hits that may be retracted; ``logs``: its logs.
 
     ``cross_key``: the cross-key figures for them. ``decides``: as of ``Bounds``.
     """

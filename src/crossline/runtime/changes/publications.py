@@ -82,7 +82,7 @@ class RefusalProducer(Protocol):
 class RefusalTopic:
     """Has every refusal of a rule log stand in a topic, at least once, whatever stops or is away meanwhile.
 
-    ``mark`` is a file that says how many of the log are there. A kill between the topic and the file has some told
+    ``mark`` is a file with the number of the log's refusals that are in the topic. A kill between the two has some sent
     again, under the same ``refusal_id``.
     """
 
@@ -130,7 +130,7 @@ class RefusalTopic:
             else:
                 self._sent.discard(number)
                 if not self._trouble:
-                    log.warning("a refusal cannot be told; trying again", topic=self._producer.topic, error=error)
+                    log.warning("a refusal cannot be published; trying again", topic=self._producer.topic, error=error)
         if answers:
             self._trouble = any(error is not None for error in answers.values())
         text = self._published_count

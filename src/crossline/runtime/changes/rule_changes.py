@@ -108,7 +108,7 @@ class RuleChanges:
             self._look()
 
     def _check_policy(self) -> None:
-        """Rules come and go, so that a policy may name one that is not there: it is reported, and asked for in vain."""
+        """Rules come and go, so a policy may name one that is not there: it is reported, and never matches."""
         deciding = self._configured.deciding
         ids = {version.rule.rule_id for version in self._rules.versions}
         missing = deciding.policy.unknown_rules(ids) if deciding is not None else []
@@ -221,7 +221,7 @@ class RuleChanges:
         except Exception as error:  # noqa: BLE001 - as above
             if str(error) != self._logged_error:
                 self._logged_error = str(error)
-                log.error("rule changes could not be taken up; trying again", error=self._logged_error)  # noqa: TRY400
+                log.error("rule changes could not be applied; trying again", error=self._logged_error)  # noqa: TRY400
 
     def _look(self) -> None:
         """Read and check what changed, and log it."""
@@ -248,7 +248,7 @@ class RuleChanges:
         self._log_events(events)
 
     def _log_events(self, events: Sequence[dict[str, Any]]) -> None:
-        """Log and count ``events``, but for refusals that the start told before they were in the rule log."""
+        """Log and count ``events``, without refusals that the start logged before they were in the rule log."""
         for event in events:
             if event["event"] == "refused":
                 name = _name_of(event)
@@ -261,7 +261,7 @@ class RuleChanges:
             write(event["event"], **_log_fields(event))
 
     def _log_refused(self) -> set[_Name]:
-        """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet; which."""
+        """Log and count refusals in force that this run has not logged yet; returns them."""
         fresh = [each for each in self._feed.refusals() if _name_of(each) not in self._refused]
         self._log_events(fresh)
         return {_name_of(each) for each in fresh}
@@ -373,7 +373,7 @@ class RuleChanges:
         except BackfillError as error:
             # A rule without its past is better than none, or a pipeline that stands.
             if str(error) != self._without_past:
-                log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - told, and in the log
+                log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - reported, and in the log
                 self._events.append(self._feed.note("without_past", str(error)))
                 self.logged["without_past"] += 1
                 self._without_past = str(error)
@@ -385,7 +385,7 @@ def _name_of(refusal: Mapping[str, Any]) -> _Name:
 
 
 def _log_fields(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What a line of the log says of ``event``."""
+    """The fields of the log line of ``event``."""
     body = {name: event[name] for name in _LOGGED_FIELDS if name in event}
     if event["event"] == "refused" and "count" in body and "table_name" not in event:
         body["rules_not_taken_up"] = body.pop("count")

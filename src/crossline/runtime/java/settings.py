@@ -1,4 +1,4 @@
-"""Spark's settings as crossline needs them; each says which measurement or failure it answers. Quick to import."""
+"""Spark's settings as crossline needs them, each with the measurement or failure behind it. Quick to import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ JAR_GROUPS = ("local-fs", "spark-kafka")
 # Without both, Spark binds to whatever the host name resolves to, where anybody who gets there may run code.
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # Where driver and executors are started by us alone, all that Spark listens at asks for a secret, which Spark draws as
-# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` nobody connects.
+# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` no executor
+# connects.
 AUTHENTICATE: Mapping[str, str] = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 LOGGING = Path(__file__).with_name("log4j2.properties")

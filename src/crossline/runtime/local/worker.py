@@ -1,4 +1,4 @@
-"""A process of the pool: runs the steps that it is asked for, and keeps the rows that are for itself."""
+"""A process of the pool: runs the requested steps, and keeps the rows for its own next step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StageRequest:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with rows for nobody."""
+    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with output rows."""
 
     batch_id: int
     stage: int
@@ -62,11 +62,11 @@ class Worker:
 
     @property
     def crash(self) -> Path:
-        """The file that says where it crashed."""
+        """The file with the place of its crash."""
         return self.folder / f"crash-{self.number}"
 
     def serve(self, connection: Connection) -> None:
-        """Do what is asked until the other end is gone."""
+        """Serve requests until the other end is gone."""
         end_with_parent()
         note_crashes(self.crash)
         gc.freeze()  # what came with the fork stays: it is not this process' to destroy, nor to look through
@@ -129,7 +129,7 @@ def read_rows(path: str) -> list[pa.RecordBatch]:
 
 
 def take_outcome(path: str) -> Rows:
-    """What a step's rows for nobody say; the file goes."""
+    """The output rows of a step; removes the file."""
     found = [
         (kind, body)
         for batch in read_rows(path)
@@ -150,7 +150,7 @@ def _sendable(error: CrosslineError) -> CrosslineError:
 
 
 def as_message(found: Any) -> StageResult:
-    """What a worker said; raises what it failed with."""
+    """The result that a worker sent; raises the error that it failed with."""
     if isinstance(found, StageFailure):
         raise found.error
     done: StageResult = found

@@ -41,7 +41,7 @@ _held: dict[str, int | None] = {}  # by folder; None: it has no locks
 
 
 def on_compiling(listener: Callable[[CompileEvent], None]) -> Callable[[], None]:
-    """Have ``listener`` called, in the thread that compiles, with all that this process and its forks compile or wait for.
+    """Call ``listener``, in the thread that compiles, for everything that this process and its forks compile or wait for.
 
     Kernels that a kernel calls are part of it. What is returned ends that.
     """
@@ -104,13 +104,13 @@ def _locked(kernel: str, folder: str) -> int | None:
 
 
 def _say(lock: int, text: bytes) -> None:
-    with suppress(OSError):  # nobody but those who wait reads it
+    with suppress(OSError):  # only waiting processes read it
         os.ftruncate(lock, 0)
         os.pwrite(lock, text, 0)
 
 
 def _by(lock: int) -> int:
-    """Which process says that it has the lock."""
+    """The process that holds the lock, as it wrote there."""
     with suppress(OSError, ValueError):
         return int(os.pread(lock, _PID_BYTES, 0))
     return 0

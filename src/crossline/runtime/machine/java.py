@@ -20,8 +20,8 @@ from crossline.basics.errors import PermanentError
 from crossline.runtime.machine.cache_folder import cache_dir
 
 FITTING = (17, 21)
-# Spark's scripts pass this always, for sums that nobody does here. Java warns of it on every start, and a runtime cut
-# down to fewer modules does not start with it at all.
+# Spark's scripts pass this always, for vector sums that crossline does not use. Java warns of it on every start, and a
+# runtime cut down to fewer modules does not start with it at all.
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _PROBE_S_MAX = 30
 _SETTING = re.compile(r"^\s+(java\.home|java\.version) = (.+?)\s*$", re.MULTILINE)
@@ -48,7 +48,7 @@ exec {binary} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that fits. ``home`` has ``bin/java``; ``kind`` says whether it is the machine's own or the wheel's."""
+    """A Java that fits. ``home`` has ``bin/java``; ``kind``: the machine's own or the wheel's."""
 
     home: Path
     version: str
@@ -62,7 +62,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a ``java`` command says of itself."""
+    """The home and version that a ``java`` command reports."""
 
     home: Path
     version: str
@@ -77,7 +77,7 @@ class Probe:
 def find_java(environment: Mapping[str, str] = os.environ, fitting: Sequence[int] = FITTING) -> Java:
     """The first Java that is ``fitting``: ``JAVA_HOME``, ``PATH``, the usual folders, then the wheel.
 
-    Raises PermanentError, which names what was looked at and says what to do.
+    Raises PermanentError with the places that were searched and what to do.
     """
     seen = []
     for command in _commands(environment):
@@ -134,7 +134,7 @@ def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
         return Probe(Path(home), version)
     probe = probe_java(command)
     if probe is not None:
-        with suppress(OSError):  # it is asked again then
+        with suppress(OSError):  # it is probed again then
             text.parent.mkdir(exist_ok=True)
             temporary = text.with_suffix(f".{os.getpid()}")
             temporary.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Temporary folders of our own: each is locked while somebody uses it, and removed by the next run once nobody does.
+"""Temporary folders of our own: each is locked while a process uses it, and removed by the next run after that.
 
 The lock is the system's, on a file in the folder. It goes with the last process that has it, however that one ended,
 and it is seen by processes that cannot see each other, as in containers with one temporary folder.
@@ -44,7 +44,7 @@ def own_folder(kind: str = "") -> OwnFolder:
             if _locked(lock) and _is_there(path / LOCK, lock):
                 os.pwrite(lock, OURS, 0)  # from here on it can be swept, once it is let go of
                 return OwnFolder(path, lock)
-            os.close(lock)  # somebody removed it between two of these lines
+            os.close(lock)  # another process removed it between two of these lines
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def own_folder_for(kind: str) -> Iterator[Path]:
 
 
 def sweep() -> list[Path]:
-    """Remove our folders that nobody holds any more; those that were removed.
+    """Remove our folders that no process locks any more; returns those that were removed.
 
     Whatever else has such a name is left alone: what is another user's, what is no folder, what has no lock of ours.
     """

@@ -27,7 +27,7 @@ def request_fork(path: str, module: str, arguments: list[str], descriptors: list
 
 
 def main() -> None:
-    """Be what was asked for."""
+    """Run the requested module in a fork of the zygote, or else in this process."""
     python, *arguments = sys.argv[1:]
     path = os.environ.get("CROSSLINE_ZYGOTE")
     connection = None
@@ -37,7 +37,7 @@ def main() -> None:
         except OSError:
             connection = None
     if connection is None:
-        os.execv(python, [python, *arguments])  # noqa: S606 - it becomes what was asked for
+        os.execv(python, [python, *arguments])  # noqa: S606 - it becomes the requested program
     for number in (0, 1):  # theirs now: what waits for their end must not wait for this process
         os.close(number)
     code = connection.recv(1)

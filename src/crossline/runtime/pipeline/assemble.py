@@ -58,8 +58,8 @@ class RunOptions:
 
     ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
     ``file_source``).
-    ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: who is told how sinks do.
-    ``allow_no_rules``: whether it starts where no rule is left to judge by.
+    ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: receives the state of
+    sinks. ``allow_no_rules``: whether it starts where no rule is left to judge by.
     """
 
     complete: bool = False
@@ -105,7 +105,7 @@ def assemble(
     """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
 
     It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
-    the checkpoint is another's, UsageError where it tells other figures.
+    the checkpoint is another's, UsageError where it has other figures.
     """
     held = claim_checkpoint(config.engine.checkpoint)
     try:
@@ -148,7 +148,7 @@ def _assembled(
     given = (dict(config.streams), rule_defaults(config), shards, bounds)
     snapshot = PlanSnapshot(RuleSet(), *given, deciding=deciding, feature_query=features is not None)
     local = spark.sparkContext.master.startswith("local[")
-    # No more than are there: which of them it keeps follows from those that it is asked for.
+    # No more than are there: the requests decide which of them it keeps.
     held_max = shards if _has_state_servers(spark) else max(2, 2 * -(-shards // max(1, cores)))
     settings = PipelineSettings(
         name=config.name,
@@ -225,10 +225,10 @@ def _decision_topic(config: Config) -> DecisionTopic | None:
 
 
 def _check_figures(feed: FixedFeed, before: PlanSnapshot | None, checkpoint: Path) -> None:
-    """A column means one figure: what was told of other records under its name must be of the same."""
+    """A column has one definition: rows written before under its name must have the same."""
     if before is not None and before.rules.fingerprint != feed.start()[0].fingerprint:
         raise UsageError(
-            f"{checkpoint.parent}: holds figures of other definitions; expected the same ones; tell these into a "
+            f"{checkpoint.parent}: holds figures of other definitions; expected the same ones; write these into a "
             "folder of their own"
         )
 

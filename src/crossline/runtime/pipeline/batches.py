@@ -45,7 +45,7 @@ ONE_TASK_RECORDS = 8_000
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
 IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
-# With shard placement, a process drops a shard that no task asked for in this many batches. A shard that one batch
+# With shard placement, a process drops a shard that no task used in this many batches. A shard that one batch
 # judges elsewhere (its executor was busy) stays cached there in case that happens again soon.
 USED_WITHIN = 16
 
@@ -153,7 +153,7 @@ def in_process_runner(
     listed = {source.stream: source.listed for source in sources if source.listed is not None}
     if java is None or java.zygote is None or not here or len(clients) + len(listed) < len(sources):
         return None
-    # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
+    # It never waits: work that it cannot do at once goes to Spark's tasks, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
     setup = Setup(snapshot, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
@@ -165,11 +165,11 @@ def spill_folder_of(settings: PipelineSettings) -> Path | None:
     java = started()
     if java is None or not settings.one_machine:
         return None
-    return java.folder.path / f"aside-{secrets.token_hex(8)}"
+    return java.folder.path / f"spill-{secrets.token_hex(8)}"
 
 
 def _run(way: str, outcome: Outcome) -> Outcome:
-    """``outcome``, which says ``way``."""
+    """``outcome`` with ``way`` in its figures."""
     outcome.figures[RAN] = way
     return outcome
 

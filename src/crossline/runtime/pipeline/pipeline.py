@@ -103,7 +103,7 @@ class Pipeline:
             except BaseException:
                 self._close()
                 for each in self._unclosed:
-                    log.error("not closed", error=each)  # noqa: TRY400 - of what is raised here others tell
+                    log.error("not closed", error=each)  # noqa: TRY400 - what is raised here is reported elsewhere
                 raise
         return self
 
@@ -247,7 +247,7 @@ class Pipeline:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """A failure of the query becomes one of our errors, after sinks were closed; what a stop brought is none."""
+        """A failure of the query becomes one of our errors, after sinks were closed; one caused by a stop is ignored."""
         try:
             yield
         except StreamingQueryException as failure:
@@ -279,12 +279,12 @@ class Pipeline:
         return PipelineStatus(started, self._batches.began_s, rules, logged, self._settings.state_root, refused, held)
 
     def waiting(self) -> list[SourceBacklog]:
-        """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
+        """What waits in its sources; from any thread. Requests to brokers have two seconds."""
         return source_backlogs(self._sources, self._history)
 
     @property
     def alive(self) -> bool:
-        """Whether its query runs, or is held until a disk takes what there is to write; Java is asked."""
+        """Whether its query runs, or is held until a disk has space; a call into Java."""
         return self._query is not None and (bool(self._held) or bool(self._query.isActive))
 
     @property
@@ -330,5 +330,5 @@ class Pipeline:
     def _tried(self, close: Callable[[], None]) -> None:
         try:
             close()
-        except Exception as error:  # noqa: BLE001 - told when all is closed
+        except Exception as error:  # noqa: BLE001 - raised when all is closed
             self._unclosed.append(str(error).strip() or repr(error))

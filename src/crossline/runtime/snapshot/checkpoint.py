@@ -32,7 +32,7 @@ _ANEW = "or move the checkpoint folder away to start anew (see operations.md)"
 
 @dataclass(frozen=True, slots=True)
 class SourceMark:
-    """What tells a source from another: its stream, its kind, and what must stay the same for its offsets to count.
+    """The identity of a source: its stream, its kind, and what must stay the same for its offsets to count.
 
     ``reads``: by name; a list may grow, and loses nothing.
     """
@@ -45,7 +45,7 @@ class SourceMark:
 class Checkpoint:
     """The hold on a checkpoint folder; from ``claim`` to ``release``, or to the end of the process.
 
-    ``shown``: what messages call it. ``lost``: that another run has taken it over, which ``on_lost`` is called for.
+    ``shown``: what messages call it. ``lost``: another run took it over; then ``on_lost`` is called.
     """
 
     def __init__(self, folder: Path, descriptor: int, shown: str | None = None) -> None:
@@ -62,7 +62,7 @@ class Checkpoint:
         return f"{self.folder}/state"
 
     def schemas(self, stream: str) -> str:
-        """Where tasks keep what a registry said of a stream's schemas."""
+        """Where tasks cache the registry's answers on a stream's schemas."""
         return f"{self.folder}/sources/{stream}/schemas"
 
     def sink_store(self, name: str) -> FileStore:
@@ -229,7 +229,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         known["pipeline"], [(each["stream"], each["kind"], each["reads"]) for each in known["sources"]]
     except (ValueError, KeyError, TypeError):
         raise StateError(
-            f"{path} is damaged: it says whose the checkpoint is; restore it from a copy, {_ANEW}"
+            f"{path} is damaged: it records the owner of the checkpoint; restore it from a copy, {_ANEW}"
         ) from None
     return dict(known)
 

@@ -1,11 +1,11 @@
-"""Whose a checkpoint on a store is: one driver's at a time, told without locks and without comparing clocks.
+"""The lease of a checkpoint on a store: one driver holds it at a time, without locks and without comparing clocks.
 
 A driver puts a claim, whose name has a number above all that there ever were, and then looks: where another claim
 stands that is not known to be of a dead driver, it takes its own back and does not begin. Two that come at one moment
 see each other, since each puts before it looks. A driver renews its claim every few seconds. One that is not renewed
-for ``LEASE_S``, by the clock of whoever waits for that, is dead, and goes; on the same machine that is seen at once.
-One that lets go leaves a mark with its number: no other one ever gets that, and one of a lower number that wakes up
-later, whose last claim may come to the store as late as it likes, sees that it was taken over from.
+for ``LEASE_S``, by the clock of the process that waits for it, is dead, and goes; on the same machine that is seen at
+once. One that lets go leaves a mark with its number: no other one ever gets that, and one of a lower number that wakes
+up later, whose last claim may come to the store as late as it likes, sees that it lost the lease.
 
 A driver that was only thought to be dead finds out: before it judges, and before it delivers, it looks whether its
 claim is still there and the highest (``still_held``). Its number stands in the names of all that it writes alone, so
@@ -43,7 +43,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim as its name says it: ``epoch``, ``who`` made it, and how often it was renewed."""
+    """A claim, parsed from its name: ``epoch``, ``who`` made it, and how often it was renewed."""
 
     epoch: int
     who: str
@@ -102,7 +102,7 @@ class Lease:
         """Become the holder; ``epochs`` are numbers that were used besides those of claims.
 
         Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives,
-        StoreUnavailableError where the store cannot be asked.
+        StoreUnavailableError where the store cannot be reached.
         """
         while not self._claimed(epochs):
             pass
@@ -226,7 +226,7 @@ class Lease:
 
 
 def _life(process: int) -> dict[str, Any]:
-    """What tells a process of this machine from all others there ever were; nothing where the system does not say."""
+    """An id of a process of this machine that no other process ever has; empty where the system gives none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         began = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -55,9 +55,10 @@ class PlanSnapshot:
 
     ``tables``: their contents lie in files. ``backfills``: by state store. ``only``: judge by these state stores alone,
     to read their past; ``clocks``: where the streams' own clocks stood when reading starts. ``deciding``: None where
-    nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: what is told of records
-    leaves with the outcome, and the rules are those of ``core.rules.shared.feature_query``. ``levels``: how many levels
-    of plans there ever were (see ``StreamPlan``): the state of one that nothing needs for a while has no gap.
+    nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: whether records get
+    feature rows leaves with the outcome, and the rules are those of ``core.rules.shared.feature_query``. ``levels``:
+    how many levels of plans there ever were (see ``StreamPlan``): the state of one that nothing needs for a while has
+    no gap.
     """
 
     rules: RuleSet
@@ -132,7 +133,7 @@ class PlanSnapshot:
 
     @property
     def judging(self) -> Bounds:
-        """What shards are judged by: what holds at a record is asked for where there is a policy."""
+        """The bounds for judging shards. With a policy, they also request the rules that hold at each record."""
         return replace(self.bounds, decides=self.deciding is not None)
 
     def kept_at(self, level: int) -> Sequence[StreamPlan]:

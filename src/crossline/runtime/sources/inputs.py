@@ -33,7 +33,7 @@ def file_source(
 
     ``complete``: files are finished, so a last line without an end counts, whatever it is, and all must be readable.
     ``drain``: what is there now is read, so of such lines those count that are whole JSON documents; others are left,
-    and told (``SourcePlan.left``). With either, a pattern without files is an error.
+    and reported (``SourcePlan.left``). With either, a pattern without files is an error.
     """
     patterns = patterns_of(files, there=complete or drain)
     return _of_files(

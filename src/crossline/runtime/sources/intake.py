@@ -144,7 +144,7 @@ class StreamIntake:
 
 @dataclass(frozen=True, slots=True)
 class ShownIntake:
-    """Another intake, whose records are shown to somebody on their way."""
+    """A wrapper of an intake that passes its records to an observer."""
 
     intake: Intake
     seen: Callable[[Records], None]

@@ -27,7 +27,7 @@ EARLIEST = -2  # as Spark writes "from the earliest offset there is"
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader:
-    """``options``: everything Spark's source is told, secrets included; never printed. ``headers``: read these too."""
+    """``options``: all options of Spark's source, secrets included; never printed. ``headers``: read these too."""
 
     options: Mapping[str, str]
     headers: bool = False

@@ -98,7 +98,7 @@ def _document(number: int, record: Any) -> bytes:
         raise UsageError(f"record {number}: found {type(record).__name__}, expected a dict of fields")
     try:
         made = orjson.dumps(dict(record), _value, orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
-    except TypeError:  # an integer of more than 64 bits, say: the decoder tells which field is wrong
+    except TypeError:  # an integer of more than 64 bits, say: the decoder reports the field
         return json.dumps(dict(record), default=_slow_value).encode("utf-8", "replace")
     # orjson writes null for infinity too, which is a bad number and no missing one.
     if b"null" in made and _has_infinity(record):

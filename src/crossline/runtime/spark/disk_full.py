@@ -1,4 +1,4 @@
-"""A disk that takes nothing more: what a query says that one has ended, and how long to wait until it begins again."""
+"""A full disk: how the failure of a query shows it, and how long to wait until the query begins again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_FILE = re.compile(rf"^.*(?:{_NO_SPACE.pattern}).*$", re.MULTILINE)
 
 
 def disk_full_line(failure: Exception) -> str | None:
-    """The line of ``failure`` that says that a disk takes nothing; None where something else has ended the query."""
+    """The line of ``failure`` about a full disk; None where something else ended the query."""
     found = _OF_FILE.findall(str(failure))
     return found[-1].strip().removeprefix("Caused by: ") if found else None
 

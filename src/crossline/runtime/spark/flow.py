@@ -19,7 +19,7 @@ from crossline.runtime.stages.stages import Stage, StageFunction, in_one
 
 Input = tuple[DataFrame, Intake]
 
-# As a type, not as text, which Java would be asked to read for each batch anew.
+# As a type, not as text, which Java would parse for each batch.
 _ROWS = StructType(
     [
         StructField("stage", IntegerType()),

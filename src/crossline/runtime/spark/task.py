@@ -1,4 +1,4 @@
-"""What a task of Spark is reported, and what it says of itself."""
+"""The context of a Spark task: the batch that it runs, and its own metrics."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Shard placement on a cluster: which executor Spark is asked to run the tasks of a part of the shards on.
+"""Shard placement on a cluster: the executor on which Spark shall run the tasks of a part of the shards.
 
 Spark asks the partitions of an RDD where they would like to be, and DataFrames have no word for it. But a
-``CoalescedRDD`` says of each partition what stands in that partition, and its partitions are an array that anybody may
-write to. So rows that come out of a shuffle go through one of as many partitions, which say where they belong.
+``CoalescedRDD`` takes the preferred location of each partition from that partition, and its partitions are an array
+that anybody may write to. So rows that come out of a shuffle go through one of as many partitions, which say where they
+belong.
 
 That would be some hundred calls to Java a batch, a third of a millisecond each. So Java does it in one call, to a
 method that Spark's own compiler (Janino) makes of the text below. It runs in the driver alone; no executor knows it.
@@ -96,7 +97,7 @@ class ShardPlacement:
         moved = sum(
             now != then for now, then in zip(self._executor_of_part, before or self._executor_of_part, strict=False)
         )
-        log.info("homes of shards", executors=len(found), parts=self._parts, moved=moved)
+        log.info("shard placement", executors=len(found), parts=self._parts, moved=moved)
 
     def by_shard(self, frame: DataFrame) -> DataFrame:
         """``frame``, whose partition p has the shards of part p, with each task on the executor of its part."""
@@ -134,5 +135,5 @@ def shard_placement_of(spark: SparkSession, parts: int) -> ShardPlacement | None
         return ShardPlacement(spark, parts, executors.call, compiled(_AT, "Function2", "frame", "places"))
     except (Py4JError, TypeError) as error:
         why = " ".join(str(error).partition("\n\t")[0].split())  # without the lines of Java's stack
-        log.warning("shards have no homes: executors will read what others judged", why=why)
+        log.warning("no shard placement: executors will read the state of shards that others judged", why=why)
         return None

@@ -109,7 +109,7 @@ class DecisionInput:
         return found
 
     def _take(self, body: bytes | memoryview) -> None:
-        """Take blocks of records, which are packed, or else what is said of hits."""
+        """Take packed blocks of records, or changes of hits."""
         if bytes(body[:1]) != b"{":
             self.blocks.append(RecordBlock(*wire.decode(body, "records to decide about")))
             return

@@ -95,7 +95,7 @@ def decision_inputs(
     clocks: Mapping[str, Mapping[str, int]],
     held: Sequence[Hit] = (),
 ) -> tuple[Mapping[int, dict[str, Any]], list[tuple[int, RecordBlock]]]:
-    """The same for who decides in this very process: what is said of hits, by shard of ids, and blocks of records."""
+    """The same for a caller that decides in this process: changes of hits, by shard of ids, and blocks of records."""
     to: defaultdict[int, dict[str, Any]] = defaultdict(lambda: {"hits": [], "copies": []})
     lateness, later = {plan.stream: plan.lateness for plan in snapshot.plans()}, known_later(snapshot.plans())
     streams = next((plan.order for plan in snapshot.plans()), ())
@@ -218,7 +218,7 @@ class DecideShards:
             except SinkError as error:
                 if not self.patient:
                     raise
-                log.warning("decisions cannot be told; holding the batch", batch_id=task.batch_id, error=str(error))
+                log.warning("decisions cannot be written; holding the batch", batch_id=task.batch_id, error=str(error))
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
@@ -334,7 +334,7 @@ def _revised(
             )
             changed[which] = None
     found: list[Placed] = []
-    # In the order in which the records came that brought them about, whatever the order in which they are reported.
+    # In the order in which the records that caused them came, whatever the order in which they are reported.
     mine = [each for each in given.changes if each[1][0] == stream]
     mine.sort(key=lambda each: (each[0][1], each[0][0], each[3].because))
     for (_, which), group in groupby(mine, key=lambda each: (each[0][1], each[1])):

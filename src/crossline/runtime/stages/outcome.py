@@ -1,4 +1,4 @@
-"""A batch's outcome rows, brought to the driver and made into what sinks take."""
+"""A batch's outcome rows, collected by the driver and made into a delivery."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
     ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values.
-    ``feature_rows``: figures of records, as shards told them (see ``feature_rows``).
+    ``feature_rows``: figures of records, as shards wrote them (see ``feature_table``).
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -86,7 +86,7 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
     Decisions are in the order of their records.
 
     Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
-    without its bytes, and is reported; ``fetchers`` None: nobody wants them.
+    without its bytes, and is reported; ``fetchers`` None: bytes are not wanted.
     """
     outcome = Outcome()
     alerts: list[dict[str, Any]] = []
@@ -122,7 +122,7 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
         elif kind == "figures":
             _add(outcome, orjson.loads(body))
         else:
-            raise ValueError(f"an outcome of kind {kind}, which nobody takes")
+            raise ValueError(f"an outcome of the unknown kind {kind}")
     for name, failed in outcome.figures.get("failed", {}).items():
         _log_unscored(name, failed["why"])
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
@@ -152,7 +152,7 @@ def _unread(positions: Sequence[Position]) -> Raws:
 
 
 def fetch_bytes(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
-    """The bytes at ``positions``, asked for in one go for each partition."""
+    """The bytes at ``positions``, fetched with one request for each partition."""
     places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for each in positions:
         places[each["stream"], each["partition"]].add(each["offset"])

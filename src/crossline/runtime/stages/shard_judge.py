@@ -90,7 +90,7 @@ class ShardJudge:
         return rows
 
     def drop_unused(self) -> None:
-        """What nobody asks for here any more: see ``ShardCache``."""
+        """Shards that no task uses here any more: see ``ShardCache``."""
         if self.cache is not None:
             self.cache.drop_unused(self.query_id, self.batch_id, self.level)
 
@@ -101,7 +101,7 @@ def _read(held: HeldShard) -> StageRows:
 
 
 def result_rows(snapshot: PlanSnapshot, level: int, shard: int, output: ShardOutput, state: ShardState) -> StageRows:
-    """What came of a batch of ``shard``: its outcome, which is for nobody in here, and hits for those who read them.
+    """The rows of a batch of ``shard``: its outcome, which no stage reads, and hits for the rules that read them.
 
     Hits become alerts here, detected now.
     """

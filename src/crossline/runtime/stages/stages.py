@@ -1,10 +1,10 @@
 """What a batch goes through, as a plain value: stages, each a function of rows to rows.
 
-A row is (stage, shard, kind, body): meant for the stage of that number, or for nobody in here (``OUT``), and then for
-whoever delivers. A stage that is ``by_shard`` gets all rows of a shard in one task; the first gets rows of the input
-instead. A stage hands on what is meant for others. It knows nothing of who runs it: that is for the runners (``flow``:
-Spark in stages, Spark in one task; ``local``: processes of this machine), which know no rule. A further stage is a
-further item in the list.
+A row is (stage, shard, kind, body): meant for the stage of that number, or for no stage (``OUT``): then it is
+delivered. A stage that is ``by_shard`` gets all rows of a shard in one task; the first gets rows of the input instead.
+A stage hands on what is meant for others. It knows nothing of who runs it: that is for the runners (``flow``: Spark in
+stages, Spark in one task; ``local``: processes of this machine), which know no rule. A further stage is a further item
+in the list.
 """
 
 from __future__ import annotations

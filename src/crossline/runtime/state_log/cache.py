@@ -61,7 +61,7 @@ class ShardCache:
     """Where shard states are logged, and how many of them a process may hold.
 
     ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``used_within``: batches after
-    which a state that nobody asked for is let go, where each shard is asked for at one place; 0: it stays.
+    which an unused state is dropped, where each shard is judged at one place; 0: it stays.
     """
 
     root: str
@@ -128,7 +128,7 @@ class ShardCache:
                 del _CACHE[each]
 
     def drop_unused(self, query_id: str, batch_id: int, level: int = 1) -> None:
-        """States of this query and level that were not asked for in ``used_within`` batches before ``batch_id``."""
+        """States of this query and level that were not used in ``used_within`` batches before ``batch_id``."""
         if not self.used_within:
             return
         root, oldest = self._root(query_id, level), batch_id - self.used_within

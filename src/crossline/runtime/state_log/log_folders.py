@@ -62,6 +62,6 @@ def begin_with_backfill(
 
 
 def _needed(log: StateLog, snapshot: PlanSnapshot, state: ShardState) -> bool:
-    """Whether something in a past is in a window of a record still to come, or nobody can say."""
+    """Whether a backfilled record is in a window of a record still to come, or that is unknown."""
     metas = [meta for segment in log.segments() for meta in log.metas(segment)]
     return not metas or not expired(snapshot.plans(), state, metas, snapshot.bounds)

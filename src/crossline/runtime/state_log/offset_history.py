@@ -65,7 +65,7 @@ class OffsetHistory:
             self._written = ingest_ms
 
     def last(self) -> OffsetMark | None:
-        """The mark of the newest finished batch: of one that is run again, nothing is taken for done."""
+        """The mark of the newest finished batch: a batch that is run again counts as not done."""
         again = unfinished_batch(str(self._folder))
         done = [mark for mark in self._newest() if again is None or mark.batch < again]
         return done[-1] if done else None

@@ -1,12 +1,12 @@
 """A checkpoint with another number of shards: its logs written anew beside the old ones, then put in their place.
 
 What is written lies in ``resharding`` and counts for nothing until it is whole and synced. Then one rename makes it
-``resharded``: from there on the new logs count, and whoever has the checkpoint next puts them where they belong, if the
-process that began it was killed. Until then the old logs are as they were.
+``resharded``: from there on the new logs count, and the next process that opens the checkpoint moves them into place,
+if the process that began it was killed. Until then the old logs are as they were.
 
 On a store nothing is renamed: the new logs are put into a folder of their own, whose name has the number of the driver
 that writes them, and count once a note reports it, which is one put. Which folder counts is in the note always, so what
-was begun and not finished, or finished and not cleared away, is nobody's.
+was begun and not finished, or finished and not cleared away, is removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from crossline.runtime.state_log.state_log import StateLog, logs_in
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
 _STATE, _SNAPSHOT, _BEFORE = "state", "snapshot.json", "before"
 _LEVEL, _DECIDED = "level-", "decided"
-_RESTORE = "it says whose the checkpoint is: restore it from a copy"
+_RESTORE = "it records the owner of the checkpoint: restore it from a copy"
 _WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
 
 
@@ -48,7 +48,7 @@ class Resharded:
 
 
 def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
-    """Give the checkpoint of ``pipeline``, which nobody else holds, ``shards`` shards.
+    """Give the checkpoint of ``pipeline``, whose lease the caller holds, ``shards`` shards.
 
     Raises:
         UsageError: it is none, or no pipeline's of that name.
@@ -107,7 +107,7 @@ def _with_shards(raw: bytes, shards: int) -> bytes:
 
 
 def _write_all(source: str, target: str, folder: Path, snapshot: PlanSnapshot, done: Resharded) -> None:
-    """All logs below ``source``, those of levels and of backfills too; ``folder`` says what was committed."""
+    """All logs below ``source``, those of levels and of backfills too; ``folder``: where the commits are."""
     last = last_committed(str(folder))
     ends = {backfill.folder: backfill.slices - 1 for backfill in snapshot.backfills.values()}
     for within, numbers in logs_in(source).items():

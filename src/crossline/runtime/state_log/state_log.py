@@ -4,12 +4,12 @@ One file a batch, merged in tiers, dropped when older than every window.
 
 A segment file is named by the batches it holds, ``FIRST-LAST.seg``, and is a row of wire blobs, one per batch, each
 behind its length. A merge only puts blobs of several files into one, so a worker whose cache stands anywhere can
-catch up from there. Every blob says from which batch on the log was kept when it was written, so that a missing file
+catch up from there. Every blob has the first batch of the log at the time of its write, so that a missing file
 is found, not guessed away.
 
-Guarantee: a file appears whole or not at all (written aside, then renamed; object stores publish on close). A batch
-written again replaces its own file with the same content. It survives the death of any process; it is not fsynced
-against loss of power, no more than Spark's own local checkpoints are.
+Guarantee: a file appears whole or not at all (written under a temporary name, then renamed; object stores publish on
+close). A batch written again replaces its own file with the same content. It survives the death of any process; it is
+not fsynced against loss of power, no more than Spark's own local checkpoints are.
 """
 
 from __future__ import annotations

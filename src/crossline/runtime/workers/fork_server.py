@@ -2,8 +2,8 @@
 
 A worker cannot fork all that it is. The client of an object store, once it was used, has threads, which no fork has,
 and descriptors, which a state server must not share with a worker: a state server that was forked from such a worker
-died of its first question to the store. This process is forked by the daemon before there is any worker, and asks
-nobody anything.
+died of its first request to the store. The daemon forks this process before there is any worker, and it connects to
+no other system.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def request_state_server(folder: Path, number: int) -> bool:
 def open_fork_server(
     folder: Path, lifeline: int, listening: Listening, live: Live, leave: Callable[[set[int]], None]
 ) -> None:
-    """Fork it. It ends, and ``folder`` with it, when nobody has the other end of ``lifeline`` any more.
+    """Fork it. It ends, and ``folder`` with it, when no process has the other end of ``lifeline`` any more.
 
     ``leave`` closes all files but some.
     """
@@ -55,7 +55,7 @@ def open_fork_server(
             try:
                 set_process_title("cl-fork-server")
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers
-                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for state servers
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no parent waits for state servers
                 leave({server.fileno(), lifeline})
                 _serve(server, lifeline, listening, live)
                 shutil.rmtree(folder, ignore_errors=True)

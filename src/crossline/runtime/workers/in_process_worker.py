@@ -1,6 +1,6 @@
-"""A batch of topics without a job of Spark: read, taken in and judged by one process that stays.
+"""A batch of topics without a job of Spark: read, decoded and judged by one process that stays.
 
-Spark says which offsets a batch has, and notes them before it runs and after it; that is all a batch of some hundred
+Spark plans the offsets of a batch, and writes them before it runs and after it; that is all a batch of some hundred
 records needs of it. To plan its query and start a task takes 50 to 80 ms; the stages themselves take 15. And to read a
 record and hand it to Python takes Java 8 us, in place of 2. So a process that was forked with all loaded holds the
 readers of the topics, runs the same stages over the same records, and has the same state servers judge them. Whatever
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
-READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
+READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; after this wait Spark runs it
 _SCHEMA = pa.schema(
     [
         *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
@@ -121,7 +121,7 @@ class InProcessWorker:
                 yield StreamIntake.marked(stream, _rows(place, messages, headers=bool(streams[stream].headers)))
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The chunks of a batch, which are in the list before Spark is told of them."""
+        """The chunks of a batch, which are in the list before Spark gets their offsets."""
         listed = self._lists[stream]
         listed.refresh()
         chunks = listed.chunks(start, end)
@@ -164,7 +164,7 @@ def _rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -
 
 
 def serve(connection: Connection) -> None:
-    """Run what is asked for until the caller is gone; what fails is left to Spark, which tells of it."""
+    """Run requests until the caller is gone; a failed batch is left to Spark, which reports the failure."""
     direct = InProcessWorker(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
     while True:
         request = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above

@@ -25,7 +25,7 @@ def running_models(snapshot: PlanSnapshot) -> Iterator[Model]:
 
 
 class RunningModels:
-    """Those of the snapshot that copies of this process judge by; what cannot run is told once for each snapshot."""
+    """Those of the snapshot that copies of this process judge by; one that cannot run is reported once a snapshot."""
 
     def __init__(self) -> None:
         self._snapshot: PlanSnapshot | None = None

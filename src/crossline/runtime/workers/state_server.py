@@ -179,7 +179,7 @@ def _live_as(where: StateServerFolder, lifeline: int, _: int, listening: socket.
 def _leave_files(keep: set[int]) -> None:
     """Close what the worker has open, its connection to Spark above all.
 
-    The numbers stay taken, so that an object of the worker that closes its own does not close one of the state
+    The numbers stay in use, so that an object of the worker that closes its own does not close one of the state
     server's.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -197,9 +197,9 @@ def _await_end(folder: Path, lifeline: int) -> None:
 
 
 def _answer(connection: Connection) -> bytes:
-    """Judge what is asked for: (rows of each shard, milliseconds by step, None), or an error in the third place."""
+    """Judge the request: (rows of each shard, milliseconds by step, None), or an error in the third place."""
     work: ShardJudge
-    work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user: nobody else gets here
+    work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
     given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in counts}
     watch = Stopwatch()
     try:
@@ -211,7 +211,7 @@ def _answer(connection: Connection) -> bytes:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Our own errors say all; of others, where they happened is told too."""
+    """The message of our own errors; of others with the place where they happened."""
     if isinstance(error, CrosslineError):
         with suppress(Exception):
             pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

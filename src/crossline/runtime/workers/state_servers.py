@@ -55,7 +55,7 @@ def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch:
         work.drop_unused()
         return
     count = max(1, min(state_servers, processors()))
-    # One whose shards are all elsewhere now would never be asked again.
+    # One whose shards are all elsewhere now would never get a request again.
     lets_go = work.cache.used_within and work.batch_id % work.cache.used_within == 0
     watch.start()
     with ExitStack() as open_connections:
@@ -80,7 +80,7 @@ def processors() -> int:
 
 @dataclass(slots=True)
 class _ServerRequest:
-    """Shards that one state server was asked to judge; a context that closes the connection."""
+    """A request to one state server to judge shards; a context that closes the connection."""
 
     where: StateServerFolder
     number: int

@@ -27,7 +27,7 @@ from crossline.runtime.machine.process_title import set_process_title
 
 REQUEST_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
-# This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
+# This one may compile for minutes what a batch needs, and sees only afterwards that its client is gone.
 ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
 _LENGTH = 8
 
@@ -38,13 +38,13 @@ def serve(path: str) -> None:
     made = os.path.join(os.path.dirname(path), "new")  # noqa: PTH118, PTH120 - no longer: names of sockets are short
     listening.bind(made)
     listening.listen(64)  # who comes while this process loads waits here
-    os.rename(made, path)  # noqa: PTH104 - nobody finds one that does not listen yet
-    from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
+    os.rename(made, path)  # noqa: PTH104 - no client finds a socket that does not listen yet
+    from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once clients can connect
 
     set_process_title("cl-zygote")
     with watched_lifeline():  # it may compile for minutes
         preload()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for children
     gc.collect()
     gc.freeze()
     with selectors.DefaultSelector() as selector:
@@ -64,7 +64,7 @@ def serve(path: str) -> None:
 
 
 def _go_on(connection: socket.socket) -> None:
-    """In the fork: become what was asked for; its exit code goes to the client. Does not return."""
+    """In the fork: become the requested program; its exit code goes to the client. Does not return."""
     code = 1
     try:
         request = _become(connection)
@@ -75,7 +75,7 @@ def _go_on(connection: socket.socket) -> None:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except (ConnectionError, EOFError):
         pass  # a Spark that is gone while something is still written to it is no news
-    except BaseException:  # noqa: BLE001 - told where the process would have told it
+    except BaseException:  # noqa: BLE001 - reported where the process would have reported it
         traceback.print_exc()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -90,9 +90,7 @@ def _become(connection: socket.socket) -> dict[str, Any]:
         raw += _more(connection, _LENGTH - len(raw))
     length = int.from_bytes(raw, "little")
     if length > REQUEST_MAX or len(descriptors) != 3:
-        raise ValueError(
-            f"{length} bytes and {len(descriptors)} descriptors; expected at most {REQUEST_MAX}, and 3"
-        )
+        raise ValueError(f"{length} bytes and {len(descriptors)} descriptors; expected at most {REQUEST_MAX}, and 3")
     body = b""
     while len(body) < length:
         body += _more(connection, length - len(body))
@@ -112,7 +110,7 @@ def _become(connection: socket.socket) -> dict[str, Any]:
 def _more(connection: socket.socket, length: int) -> bytes:
     part = connection.recv(length)
     if not part:
-        raise EOFError("whoever asked is gone")
+        raise EOFError("the client is gone")
     return part
 
 

@@ -99,9 +99,7 @@ class KeySpaceState(RecordStore):
         while (row := self._memory.run(task, row)) < end:
             self._buffers.grow()
 
-    def _judge_figures(
-        self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool
-    ) -> dict[int, FormulaRead]:
+    def _judge_figures(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
         """Judge rows from ``start`` with output figures; what hits of formulas have read, by number of the hit."""
         end = int(self._memory.words[at.ROW_END])
         groups = all_output_aggregates(self.plan) if ordered else output_aggregates(self.plan)

@@ -144,7 +144,7 @@ def test_a_checkpoint_without_an_owner_and_with_other_sources_is_not(tmp_path: P
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pipeline": "shop"}', '{"pipeline": "shop", "sources": [1]}'])
 def test_a_damaged_owner_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / OWNER).write_text(text)
-    with pytest.raises(StateError, match="is damaged: it says whose the checkpoint is"):
+    with pytest.raises(StateError, match="is damaged: it records the owner of the checkpoint"):
         owned(tmp_path, "shop", PAYMENTS)
 
 
