@@ -115,9 +115,9 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
-    parser.add_argument("--no-homes", action="store_true", help="shards go to whichever executor is free, to compare")
+    parser.add_argument("--no-placement", action="store_true", help="shards go to any free executor, to compare")
     options = parser.parse_args()
-    if options.no_homes:
+    if options.no_placement:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
         options.set.append("spark.locality.wait.process=0")
     began_s = time.monotonic()

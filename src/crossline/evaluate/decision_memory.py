@@ -48,10 +48,22 @@ class DecidedStore:
         lines = [[*which, self._event_ms[which], _as_json(self.known[which])] for which in changed]
         clock_ms = np.array([self._event_ms[which] for which in changed], np.int64)
         whole, part, raw = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8)
-        keys, ids, entries = (raw, whole, np.zeros(0, np.uint64)), (raw, whole), np.zeros((0, 0), np.uint8)
-        batch = KeyedBatch(clock_ms, whole, whole, part, *keys, *ids, (), entries)
+        filters = np.zeros((0, 0), np.uint8)
+        batch = KeyedBatch(
+            clock_ms=clock_ms,
+            ingest_ms=whole,
+            lateness_ms=whole,
+            key_index=part,
+            key_bytes=raw,
+            key_offsets=whole,
+            key_hash=np.zeros(0, np.uint64),
+            id_bytes=raw,
+            id_offsets=whole,
+            values=(),
+            filters=filters,
+        )
         more = {"said": np.frombuffer(orjson.dumps(lines), np.uint8)}
-        return Delta(batch, entries, part, part, more)
+        return Delta(batch, filters, part, part, more)
 
     def judge(self, batch: KeyedBatch) -> Hits:
         """Nothing is judged here."""

@@ -163,8 +163,11 @@ def _routed(
     more: dict[str, Any] = {}
     if changes is not None:
         records, more = replace(records, marks=changes.marks), {"causes": changes.causes}
-    given = (records, chunk, shards, lists)
-    for part in route(plan, *given) if met is None else stream_join(plan, met, *given, scores=scores):
+    if met is None:
+        routed: Iterable[Part] = route(plan, records, chunk, shards, lists)
+    else:
+        routed = stream_join(plan, met, records, chunk, shards, lists, scores=scores)
+    for part in routed:
         stand = clocks
         if met is not None:
             name = part.meta["log"]

@@ -78,6 +78,14 @@ def detect(
             detection.alerts += alerts_of(here, output.hits, detected_ms)
             detection.duplicates += output.duplicates
             detection.late += output.late
-            given = (shard.log_clock, state.count, lists or {}, output.feature_queries)
-            parts += derived(plans, level, output.read, *given, own=number)
+            parts += derived(
+                plans,
+                level,
+                output.read,
+                clocks=shard.log_clock,
+                shards=state.count,
+                lists=lists or {},
+                feature_queries=output.feature_queries,
+                own=number,
+            )
     return detection, state

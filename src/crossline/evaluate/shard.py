@@ -146,10 +146,10 @@ def _judge_stream(
             if number == plan.accounting_store and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             given = _StoreInput(rows, mine, causes, len(logs), cross_key, bounds.decides)
-            known = _judge_store(plan, store_plan, state, given, output)
-            copies = known[1] if number == plan.copies else copies
+            judged, known = _judge_store(plan, store_plan, state, given, output)
+            copies = known if number == plan.copies else copies
             if number == plan.accounting_store:
-                _report(*known, copies, mine, output)
+                _report(judged, known, copies, mine, output)
         elif cross_key and store_plan.cross_key_inputs and store_plan.state_store.reevaluate and store.records:
             _judge_cross_key_changes(plan, store_plan, store, cross_key, output, len(logs), decides=bounds.decides)
         meter.state_store(store_plan.state_store.name)

@@ -138,7 +138,10 @@ def _clocked(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> dict[str, _On
             clock = clock_of(rule.timestamp_field, streams[rule.reading.name])
             if clock is not None:
                 found.setdefault((rule.reading.name, clock), []).append(version)
-    return {plan_name(*each): _OnClock(*each, RuleSet(tuple(mine))) for each, mine in sorted(found.items())}
+    return {
+        plan_name(stream, clock): _OnClock(stream, clock, RuleSet(tuple(mine)))
+        for (stream, clock), mine in sorted(found.items())
+    }
 
 
 def _mode_of(rule: Rule, streams: Mapping[str, StreamSpec], defaults: Defaults) -> Defaults:

@@ -76,4 +76,10 @@ def lateness_of(judged: Sequence[tuple[RuleVersion, Feed]], defaults: Defaults) 
     starts, late_after, widest, clocks = zip(*spans, strict=True)
     timely = any(ms is not None for _, _, ms in bounds) or not bounds
     spans_ms = [ms for late_ms, ms in zip(late_after, widest, strict=True) if late_ms != FOREVER_MS]
-    return LatenessInForce(starts, late_after, widest, clocks, max(spans_ms) if timely else None)
+    return LatenessInForce(
+        from_ms=starts,
+        late_after_ms=late_after,
+        allowed_ms=widest,
+        on_ingest=clocks,
+        widest_ms=max(spans_ms) if timely else None,
+    )

@@ -70,7 +70,7 @@ class _Holding:
             if replayed.begins[number]:
                 before = {}
             if cause is None:
-                yield from (self._came(name, *each) for name, each in mine.items() if replayed.fresh[each[0]])
+                yield from (self._came(name, row, by) for name, (row, by) in mine.items() if replayed.fresh[row])
             else:
                 yield from self._changed(before, mine, cause)
             before = mine
@@ -164,7 +164,8 @@ class _Holding:
             plainly = known is None and arrived_after(self._plan, self._replayed, row, cause)
             yield came if plainly else caused_by(came, trigger)
         for name in before.keys() - mine.keys():
-            yield replace(caused_by(self._came(name, *before[name]), trigger), stands=False)
+            row, by = before[name]
+            yield replace(caused_by(self._came(name, row, by), trigger), stands=False)
 
 
 def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> SuppressionChange:

@@ -25,7 +25,6 @@ TO_DO = (
     "restore the list from a copy, or move the checkpoint away: what the source still has is then judged again, "
     "and its alerts have the same ids"
 )
-_OF_PACKED = ("packed", "fault", "row_bytes")
 _FORGET_MIN = 10_000  # chunks that are let go of at once
 
 
@@ -108,7 +107,15 @@ class ChunkList:
             file = self.files[line["file"]]
             file.head, file.tail = line.get("head", file.head), line["tail"]
             file.whole = not line.get("more", False)
-            self._add(file, line["start"], line["end"], line["listed_ms"], *map(line.get, _OF_PACKED))
+            self._add(
+                file,
+                line["start"],
+                line["end"],
+                line["listed_ms"],
+                packed=line.get("packed"),
+                fault=line.get("fault"),
+                row_bytes=line.get("row_bytes"),
+            )
 
     def _of_old(self, path: str) -> ListedFile:
         known = self._names.get(path)

@@ -48,7 +48,10 @@ class BackwardTopicReader:
 
     def _in_turns(self, consumer: Consumer) -> Iterator[tuple[str, int, bytes] | None]:
         ends = self._ends(consumer)
-        begins = {place: consumer.get_watermark_offsets(TopicPartition(*place), _ASK_S)[0] for place in ends}
+        begins = {
+            (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), _ASK_S)[0]
+            for topic, number in ends
+        }
         for (topic, number), begin in begins.items():
             if begin:
                 self.gone.append(f"topic {topic}, partition {number} begins at offset {begin} now")
@@ -88,7 +91,8 @@ class BackwardTopicReader:
 
     def _between(self, consumer: Consumer, place: tuple[str, int], start: int, end: int) -> list[Message]:
         """The records of a partition at offsets [start, end), as far as they arrive before the deadline."""
-        consumer.assign([TopicPartition(*place, start)])
+        topic, number = place
+        consumer.assign([TopicPartition(topic, number, start)])
         found: list[Message] = []
         while (left_s := self._until_s - time.monotonic()) > 0:
             for message in consumer.consume(end - start, min(left_s, 0.2)):

@@ -31,7 +31,7 @@ class TopicLag:
         if self._client is None:
             self._client = AdminClient(self._settings, logger=SILENT)
         places = {(topic, int(n)): offset for topic, each in offsets.items() for n, offset in each.items()}
-        wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in places}
         if not wanted:
             return 0
         futures = self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX)

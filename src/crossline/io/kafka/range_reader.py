@@ -84,7 +84,7 @@ class KafkaRangeReader:
         self._done = {place: start for place, (start, _) in ranges.items()}
         self._read_to = dict(self._done)
         self._held = {place: deque() for place in ranges}
-        self._consumer.assign([TopicPartition(*place, start) for place, start in self._done.items()])
+        self._consumer.assign([TopicPartition(topic, number, start) for (topic, number), start in self._done.items()])
 
     def _left(self, ranges: Mapping[Place, Range]) -> int:
         """How many offsets of the ranges are still to be read."""

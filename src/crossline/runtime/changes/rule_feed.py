@@ -153,10 +153,17 @@ class DirectoryFeed:
         self._rows = TopicTables(config, self._path, sorted_for_tasks, row_reader)
         self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)
-        checked = (config.streams, self._list_names, topics, config.figures, rules_of(config.rules))
         need = config.rules.review
         self._log = DirectoryRuleLog(
-            config.rules.path, config.name, *checked, review=need != "none", proven=need == "proven"
+            config.rules.path,
+            config.name,
+            config.streams,
+            list_names=self._list_names,
+            sink_topics=topics,
+            figures=config.figures,
+            publications=rules_of(config.rules),
+            review=need != "none",
+            proven=need == "proven",
         )
         self._refusals = refusal_topic_of(config.rules, self._path)
         self._streams = tuple(config.streams)

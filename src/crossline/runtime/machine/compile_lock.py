@@ -41,7 +41,7 @@ _held: dict[str, int | None] = {}  # by folder; None: it has no locks
 
 
 def on_compiling(listener: Callable[[CompileEvent], None]) -> Callable[[], None]:
-    """Call ``listener``, in the thread that compiles, for everything that this process and its forks compile or wait for.
+    """Call ``listener``, in the thread that compiles, for all that this process and its forks compile or wait for.
 
     Kernels that a kernel calls are part of it. What is returned ends that.
     """
@@ -72,7 +72,7 @@ def compile_turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
     finally:
         del _held[folder]
         if lock is not None:
-            _say(lock, b"")
+            _write(lock, b"")
             fcntl.flock(lock, fcntl.LOCK_UN)  # also where a fork still has the descriptor
             os.close(lock)
         if began:
@@ -99,11 +99,11 @@ def _locked(kernel: str, folder: str) -> int | None:
     except BaseException:
         os.close(lock)  # stopped while it waited
         raise
-    _say(lock, b"%d\n" % os.getpid())
+    _write(lock, b"%d\n" % os.getpid())
     return lock
 
 
-def _say(lock: int, text: bytes) -> None:
+def _write(lock: int, text: bytes) -> None:
     with suppress(OSError):  # only waiting processes read it
         os.ftruncate(lock, 0)
         os.pwrite(lock, text, 0)

@@ -145,8 +145,15 @@ def _assembled(
     deciding = None if features is not None else _deciding(config, before)
     if features is not None:
         _check_figures(features.feed, before, held.folder)
-    given = (dict(config.streams), rule_defaults(config), shards, bounds)
-    snapshot = PlanSnapshot(RuleSet(), *given, deciding=deciding, feature_query=features is not None)
+    snapshot = PlanSnapshot(
+        RuleSet(),
+        streams=dict(config.streams),
+        defaults=rule_defaults(config),
+        shards=shards,
+        bounds=bounds,
+        deciding=deciding,
+        feature_query=features is not None,
+    )
     local = spark.sparkContext.master.startswith("local[")
     # No more than are there: the requests decide which of them it keeps.
     held_max = shards if _has_state_servers(spark) else max(2, 2 * -(-shards // max(1, cores)))
@@ -174,18 +181,36 @@ def _assembled(
     sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
     if features is not None:
         return Pipeline(
-            spark, settings, snapshot, sources, features.feed, [features.sink], options.on_batch, held, before
+            spark,
+            settings,
+            snapshot,
+            sources,
+            features.feed,
+            [features.sink],
+            on_batch=options.on_batch,
+            checkpoint=held,
+            before=before,
         )
     held.keep_log(log_path(config.rules.path, config.name))
     tables = Path(checkpoint) / "tables"
     feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
     sinks = _sinks(config, options, held)
-    run = (options.on_batch, held, before, options.sink_watch)
     in_force = InForce()
     if config.serve is not None:
         ends = SourceEnds(checkpoint, order)
         sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
-    pipeline = Pipeline(spark, settings, snapshot, sources, feed, sinks, *run)
+    pipeline = Pipeline(
+        spark,
+        settings,
+        snapshot,
+        sources,
+        feed,
+        sinks,
+        on_batch=options.on_batch,
+        checkpoint=held,
+        before=before,
+        sink_watch=options.sink_watch,
+    )
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline
 

@@ -76,8 +76,19 @@ class Pipeline:
         self._changes = RuleChanges(
             snapshot, before, feed, history, settings.checkpoint, backfill_of, self._stopping, settings.breaker
         )
-        told = (on_batch, sink_watch, checkpoint)
-        self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
+        self._batches = Batches(
+            spark,
+            settings,
+            planner,
+            sources,
+            sinks,
+            changes=self._changes,
+            history=history,
+            stopping=self._stopping,
+            on_batch=on_batch,
+            sink_watch=sink_watch,
+            checkpoint=checkpoint,
+        )
         rate = self._batches.rate
         self._read_limits = ReadLimits(spark, rate) if rate is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
@@ -247,7 +258,7 @@ class Pipeline:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """A failure of the query becomes one of our errors, after sinks were closed; one caused by a stop is ignored."""
+        """A failure of the query becomes one of our errors after sinks were closed; one caused by a stop does not."""
         try:
             yield
         except StreamingQueryException as failure:

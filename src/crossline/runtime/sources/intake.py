@@ -91,12 +91,12 @@ class KafkaIntake:
                 # Senders' clocks prove nothing: then it is the instant of the batch.
                 by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
                 known = np.where(by_broker, ingest, task.began_ms)
-            given = (snapshot.decoder(self.stream), mine.column("value"), name, offsets, ingest)
+            layout, values = snapshot.decoder(self.stream), mine.column("value")
             if self.schemas is None or not mine.num_rows:
-                decoded = decode_values(*given, known_ms=known)
+                decoded = decode_values(layout, values, name, offsets, ingest, known_ms=known)
             else:
-                named = self.schemas.schemas(schema_ids(given[1]), task.batch_id)
-                decoded = decode_avro(*given, named, known_ms=known)
+                named = self.schemas.schemas(schema_ids(values), task.batch_id)
+                decoded = decode_avro(layout, values, name, offsets, ingest, named, known_ms=known)
             if dead:
                 decoded = replace(decoded, dead=sorted([*dead, *decoded.dead], key=lambda each: each.offset))
             if spec.headers:

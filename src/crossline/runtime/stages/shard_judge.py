@@ -115,8 +115,17 @@ def result_rows(snapshot: PlanSnapshot, level: int, shard: int, output: ShardOut
         rows += decision_input_rows(snapshot, output, alerts, state.log_clock, held)
     if snapshot.feature_query:
         rows += [(OUT, 0, *row) for row in feature_table_rows(snapshot.plans(), output)]
-    given = (state.log_clock, snapshot.shards, snapshot.lists, output.feature_queries)
-    return rows + part_rows(derived(snapshot.plans(), level, output.read, *given, own=shard))
+    parts = derived(
+        snapshot.plans(),
+        level,
+        output.read,
+        clocks=state.log_clock,
+        shards=snapshot.shards,
+        lists=snapshot.lists,
+        feature_queries=output.feature_queries,
+        own=shard,
+    )
+    return rows + part_rows(parts)
 
 
 def part_rows(parts: Iterable[tuple[int, Part]]) -> StageRows:

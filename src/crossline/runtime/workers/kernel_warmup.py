@@ -125,7 +125,8 @@ def _judge_some() -> None:
     parts = [(p.meta, p.arrays) for p in route(plan, records, Chunk("s", 0, "warm"), 1, {})]
     state = ShardState()
     output = judge([plan], state, parts, Bounds())
-    apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
+    meta, arrays = wire.decode(encode_delta(0, state, output.deltas), "warm")
+    apply_delta([plan], ShardState(), meta, arrays, Bounds())
 
 
 def wanted_by(plans: Iterable[StreamPlan]) -> WarmupPlan:

@@ -114,8 +114,15 @@ class AbsenceSpaceState(RecordStore):
             return
         rows = kept[places]
         origins = None if batch.origins is None else batch.origins.take(pa.array(rows))
-        times = (batch.clock_ms[rows], batch.ingest_ms[rows], batch.lateness_ms[rows])
-        self._deadlines.add(Tier(*times, first + places, origins))
+        self._deadlines.add(
+            Tier(
+                clock_ms=batch.clock_ms[rows],
+                ingest_ms=batch.ingest_ms[rows],
+                lateness_ms=batch.lateness_ms[rows],
+                record=first + places,
+                origins=origins,
+            )
+        )
 
     def due(self, clock_ms: int) -> DueHits | None:
         """The hits that are due once the stream's clock stands at ``clock_ms``."""

@@ -34,8 +34,14 @@ class Tier:
 
     def take(self, rows: Any, origins: pa.Table | None) -> Tier:
         """The ``rows`` of it, whose origins are ``origins``."""
-        times = (self.clock_ms[rows], self.ingest_ms[rows], self.lateness_ms[rows])
-        return Tier(*times, self.record[rows], origins, self.emitted_to_ms)
+        return Tier(
+            clock_ms=self.clock_ms[rows],
+            ingest_ms=self.ingest_ms[rows],
+            lateness_ms=self.lateness_ms[rows],
+            record=self.record[rows],
+            origins=origins,
+            emitted_to_ms=self.emitted_to_ms,
+        )
 
     def sliced(self, start: int) -> Tier:
         """From row ``start`` on, as a view."""

@@ -186,11 +186,13 @@ class Formulas:
             line.figures, self._columns[number], self._windows[number], strict=True
         ):
             if name in read:
-                figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(outputs.whole[row, count]))
+                start_ms, end_ms = window.span_ms(now_ms)
+                figures[name] = FigureRead(read[name], start_ms, end_ms, int(outputs.whole[row, count]))
         for each in line.cross_key_inputs:
             if each.name in read:
                 count = facts[count_of(each.fact)][row].as_py() or 0
-                figures[each.name] = FigureRead(read[each.name], *each.window.span_ms(now_ms), count)
+                start_ms, end_ms = each.window.span_ms(now_ms)
+                figures[each.name] = FigureRead(read[each.name], start_ms, end_ms, count)
         shows: dict[str, Any] = {name: evaluate(each.root, read) for name, each in verdict.shows}
         if verdict.scored is not None:
             named = zip(verdict.scored.scorer.features, verdict.scored.features, strict=True)
