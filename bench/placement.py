@@ -50,8 +50,8 @@ def main() -> None:
             mine.append(run)
             segments, size = read_again(run)
             say(
-                f"placement {placement}: steady {run.steady_rate():,.0f}/s, cpu {run.cpu_us_per_record()['all']:.2f} us "
-                f"a record, read again {segments} segments, {size / 1e6:,.1f} MB, plan {plan_ms(run):.0f} ms, load "
+                f"placement {placement}: steady {run.steady_rate():,.0f}/s, cpu {run.cpu_us_per_record()['all']:.2f} "
+                f"us a record, read again {segments} segments, {size / 1e6:,.1f} MB, plan {plan_ms(run):.0f} ms, load "
                 f"average {os.getloadavg()[0]:.1f}"
             )
     for placement, mine in runs.items():

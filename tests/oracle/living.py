@@ -261,10 +261,10 @@ class Life:
             assert not decoded.dead
             for at, part in parts_of(snapshot, decoded.records, Chunk(stream, number, partition)):
                 given.setdefault((at, part.shard), []).append(pack([part]))
-        for level in range(1, snapshot.depth + 1):
-            work = ShardJudge(source, cache, query, batch, level)
+        for depth in range(1, snapshot.depth + 1):
+            work = ShardJudge(source, cache, query, batch, depth)
             for shard in range(snapshot.shards):
-                for stage, to, kind, body in work.shard(shard, given.get((level, shard), []), Stopwatch()):
+                for stage, to, kind, body in work.shard(shard, given.get((depth, shard), []), Stopwatch()):
                     if stage == OUT:
                         yield kind, body
                     else:

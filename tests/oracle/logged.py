@@ -28,11 +28,11 @@ class LoggedJudge:
         self._source, self._cache = source, ShardCache(str(folder), per_query=False, held_max=0)
 
     def __call__(
-        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+        self, task: Task, depth: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
     ) -> Iterator[StageRows]:
         for shard, blobs in given.items():
             cache._CACHE.clear()
-            yield ShardJudge(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
+            yield ShardJudge(self._source, self._cache, "q", task.batch_id, depth).shard(shard, blobs, watch)
 
 
 def decided(

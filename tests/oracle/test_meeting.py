@@ -116,8 +116,8 @@ def test_streams_that_are_read_unevenly(
         for number, each in enumerate(waiting):
             given = [(part.meta, part.arrays) for _, part in parts if part.shard == number]
             released = each.release(path.plans, given)
-            levels = {plan.stream: plan.level for plan in path.plans}
-            ready += [(levels[meta["stream"]], Part(number, dict(meta), arrays)) for meta, arrays in released]
+            depths = {plan.stream: plan.depth for plan in path.plans}
+            ready += [(depths[meta["stream"]], Part(number, dict(meta), arrays)) for meta, arrays in released]
         path.judge(ready)
     assert not any(each.parts for each in waiting)
     path.duplicates, path.late = ([p for p in each if p.stream == STREAM] for each in (path.duplicates, path.late))

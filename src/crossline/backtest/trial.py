@@ -169,11 +169,11 @@ def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial,
     namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
     keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
-        level: try_rules(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
-        for level in sorted({sources.level_of(v.rule.reading) for v in judged.rules.versions})
+        depth: try_rules(replace(judged, probing=depth), folder / f"probes-{depth}", keep=keep)
+        for depth in sorted({sources.depth_of(v.rule.reading) for v in judged.rules.versions})
     }
     cases = (
-        _Case(judged, v.rule, record_id, trial, probed[sources.level_of(v.rule.reading)], sources)
+        _Case(judged, v.rule, record_id, trial, probed[sources.depth_of(v.rule.reading)], sources)
         for v in judged.rules.versions
     )
     return trial, [case.verdict() for case in cases]
@@ -182,7 +182,7 @@ def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial,
 def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]], sources: Sources) -> None:
     """Add the hits at the record as records of derived streams, for the rules that read them."""
     read = {source for judged in topics.values() for source in judged if rule_of(source) is not None}
-    for topic in sorted(read, key=sources.level):
+    for topic in sorted(read, key=sources.depth):
         alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
         if alert is not None and record is not None:
             body = {

@@ -1,4 +1,4 @@
-"""Cross-key figures: computed in the shard of their key, and sent to the records that a rule judges one level above."""
+"""Cross-key figures: computed in the shard of their key, and sent to the records that a rule judges one depth above."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CROSS_KEY = "told"
 def cross_key_parts(
     plans: Sequence[StreamPlan], feature_queries: Iterable[FeatureRows], shards: int
 ) -> Iterator[tuple[int, Part]]:
-    """The parts that ``feature_queries`` are for the shards where their rules judge, each with the level of these."""
+    """The parts that ``feature_queries`` are for the shards where their rules judge, each with the depth of these."""
     above = {
         name: plan for plan in plans if plan.met is not None and plan.met.reading.cross_key for name in plan.programs
     }
@@ -38,7 +38,7 @@ def cross_key_parts(
         plan = above.get((feature_rows.rule_id, feature_rows.version))
         if plan is not None and len(feature_rows):
             causes = [_sent(each, by_name[feature_rows.stream], plan) for each in feature_rows.causes]
-            yield from ((plan.level, part) for part in _parts(plan, feature_rows, shards, causes))
+            yield from ((plan.depth, part) for part in _parts(plan, feature_rows, shards, causes))
 
 
 def _sent(cause: Cause, of: StreamPlan, to: StreamPlan) -> list[Any]:

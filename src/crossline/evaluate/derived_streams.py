@@ -44,7 +44,7 @@ CLOCKS = ""  # in the place of a state store: of none
 
 def derived(
     plans: Iterable[StreamPlan],
-    level: int,
+    depth: int,
     hits: Sequence[Hit],
     clocks: Mapping[str, Mapping[str, int]],
     shards: int,
@@ -53,17 +53,17 @@ def derived(
     *,
     own: int = 0,
 ) -> list[tuple[int, Part]]:
-    """The parts that ``hits`` of plans of ``level`` are for plans above, each with the level that it is judged at.
+    """The parts that ``hits`` of plans of ``depth`` are for plans above, each with the depth that it is judged at.
 
     ``own``: the number of the shard whose hits they are. There is a part for it of every plan that reads hits of this
-    level, be it to say that there were none: every shard has such a one, so each hears of it from itself.
+    depth, be it to say that there were none: every shard has such a one, so each hears of it from itself.
 
     ``clocks``: by stream, where each of its logs stands. They go along, since what was hit at all is not seen there.
     ``feature_queries``: of figures that rules of another key judge records by.
     """
     plans = list(plans)
     cross_key_features = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
-    above = [each for plan in plans for each in _read_by(plan, level + 1)]
+    above = [each for plan in plans for each in _read_by(plan, depth + 1)]
     if not above:
         return cross_key_features
     by_rule: defaultdict[str, list[Hit]] = defaultdict(list)
@@ -83,9 +83,9 @@ def derived(
                 quiet.setdefault(plan.stream, (plan, {}))[1].update(_stand(plan, f"{RULE}{rule_id}", logs))
         for chunk, scores in of:
             routed = _routed(plan, rule_id, chunk, logs, shards, lists, scores=scores)
-            parts += [(plan.level, part) for part in routed]
+            parts += [(plan.depth, part) for part in routed]
     return (
-        parts + [(plan.level, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + cross_key_features
+        parts + [(plan.depth, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + cross_key_features
     )
 
 
@@ -129,12 +129,12 @@ def _scores(plan: StreamPlan, hits: Iterable[Hit]) -> Iterator[Hit]:
         yield replace(placed, adds=-1) if outcome == RETRACTED else placed
 
 
-def _read_by(plan: StreamPlan, level: int) -> Iterator[tuple[StreamPlan, str]]:
-    """The rules whose hits, which are records of ``level``, ``plan`` reads."""
-    levels = {plan.stream: plan.level} if plan.met is None else plan.met.levels
-    for source, mine in levels.items():
+def _read_by(plan: StreamPlan, depth: int) -> Iterator[tuple[StreamPlan, str]]:
+    """The rules whose hits, which are records of ``depth``, ``plan`` reads."""
+    depths = {plan.stream: plan.depth} if plan.met is None else plan.met.depths
+    for source, mine in depths.items():
         rule_id = rule_of(source)
-        if rule_id is not None and mine == level:
+        if rule_id is not None and mine == depth:
             yield plan, rule_id
 
 

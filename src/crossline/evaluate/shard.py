@@ -285,7 +285,7 @@ def _judge_store(
         output.add_suppressed(*suppressions_of(judged, hits, found, last_alerts, given.causes, given.logs))
     if given.causes and not reevaluates:
         found = list(with_triggers(judged, hits, found, given.causes, given.logs))
-    output.hits += found if plan.level == 1 else once(found)
+    output.hits += found if plan.depth == 1 else once(found)
     if waits(store_plan) and not reevaluates:
         contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)

@@ -87,7 +87,7 @@ class StreamPlan:
     ingest clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and
     version. ``tables``: those whose fields some rule reads.
 
-    Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
+    Of the hits of a rule, ``base`` is the stream whose records were hit, and ``depth`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
     ``corrected``: whether its records may be retracted: hits of a rule that judges again.
     ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
@@ -105,7 +105,7 @@ class StreamPlan:
     lateness: LatenessInForce
     programs: dict[tuple[str, int], Program]
     base: str
-    level: int = 1
+    depth: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     corrected: bool = False
     tables: tuple[str, ...] = ()
@@ -131,12 +131,12 @@ class StreamPlan:
     @property
     def of_hits(self) -> bool:
         """Whether its records are hits of a rule, and nothing else."""
-        return self.level > 1 and self.met is None
+        return self.depth > 1 and self.met is None
 
     @property
     def reports(self) -> bool:
         """Whether it is reported here which records came twice or late: where they come in, and only there."""
-        return self.level == 1 and self.met is None
+        return self.depth == 1 and self.met is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Origin:
     """
 
     base: str
-    level: int = 1
+    depth: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     corrected_ms: int | None = None
     met: StreamJoin | None = None
@@ -166,7 +166,7 @@ class Origin:
     @property
     def plan_fields(self) -> dict[str, Any]:
         """The fields that the plan takes over unchanged."""
-        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed", "clock")}
+        return {name: getattr(self, name) for name in ("base", "depth", "carried", "met", "order", "mixed", "clock")}
 
 
 def compile_stream(
@@ -248,7 +248,7 @@ def _carried(of: Origin, programs: Iterable[tuple[RuleVersion, Program]]) -> dic
 
 
 def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
-    scored = of.level == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
+    scored = of.depth == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
     bounds = [ms for ms in (program.feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     return Stateless(
         version=version,

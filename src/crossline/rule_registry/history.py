@@ -219,7 +219,7 @@ class History:
     def _moved(self, rule: Rule) -> Finding | None:
         """A rule whose hits are read stays with its streams, whose fields its hits have, and as deep as it is.
 
-        Rules that read its hits keep what they know of these one level above it.
+        Rules that read its hits keep what they know of these one depth above it.
         """
         history = self.rules[rule.rule_id]
         before, now = history.versions[history.in_force or history.latest].reading, rule.reading
@@ -268,7 +268,7 @@ class History:
 
 
 def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str], int]:
-    """The streams that ``reading`` comes from in the end, whose records it judges or looks at, and its level."""
+    """The streams that ``reading`` comes from in the end, whose records it judges or looks at, and its depth."""
     found, left = set[str](), [*reading.judged, *(look.source for look in reading.side_inputs)]
     seen = set[str]()
     while left:
@@ -279,7 +279,7 @@ def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str]
         elif source not in seen:
             seen.add(source)
             left += [*head.reading.judged, *(look.source for look in head.reading.side_inputs)]
-    return frozenset(found), Sources({}, heads).level_of(reading)
+    return frozenset(found), Sources({}, heads).depth_of(reading)
 
 
 def wording_digest(rule: Rule) -> str:

@@ -63,7 +63,7 @@ class BlastRadius:
                 judged, judged.snapshot(judged.rules, 1), [rule], {rule.rule_id: self._frauds}
             )
         else:
-            self._jury = SampleJudge(replace(judged, probing=sources.level_of(rule.reading)))
+            self._jury = SampleJudge(replace(judged, probing=sources.depth_of(rule.reading)))
 
     def see(self, batch: Batch) -> None:
         """The next batch."""

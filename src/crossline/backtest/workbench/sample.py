@@ -74,13 +74,13 @@ class SampleJudge:
         """The hits of the next batch, and what it added to each state store."""
         plans, whole = list(self.plans.values()), ShardOutput()
         parts = [each for records, chunk in batch.taken for each in parts_of(self.snapshot, records, chunk)]
-        for level in range(1, max((each.level for each in plans), default=1) + 1):
-            state = self.states.setdefault(level, ShardState())
-            mine = [(part.meta, part.arrays) for at, part in parts if at == level]
-            output = judge([each for each in plans if each.level == level], state, mine, self.judged.bounds)
+        for depth in range(1, max((each.depth for each in plans), default=1) + 1):
+            state = self.states.setdefault(depth, ShardState())
+            mine = [(part.meta, part.arrays) for at, part in parts if at == depth]
+            output = judge([each for each in plans if each.depth == depth], state, mine, self.judged.bounds)
             whole.hits += output.hits
             whole.deltas += output.deltas
-            parts += derived(plans, level, output.read, state.log_clock, 1, self.judged.lists, output.feature_queries)
+            parts += derived(plans, depth, output.read, state.log_clock, 1, self.judged.lists, output.feature_queries)
         return whole
 
     def store(self, state_store: str) -> Kernel | None:

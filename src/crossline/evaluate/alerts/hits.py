@@ -138,7 +138,7 @@ def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | N
         return ids, None
     known = [record_and_alert_of(plan, each) for each in ids]
     alerts = [alert for _, alert in known if alert is not None]
-    return [record for record, _ in known], alerts if alerts or plan.level > 1 else None
+    return [record for record, _ in known], alerts if alerts or plan.depth > 1 else None
 
 
 def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:

@@ -29,19 +29,19 @@ def entering(
     lists: Lists,
     meter: Meter = UNMEASURED,
 ) -> Iterator[tuple[int, Part]]:
-    """The parts of ``records``, which are of a stream, each with the level that it is judged at.
+    """The parts of ``records``, which are of a stream, each with the depth that it is judged at.
 
     ``meter`` is moved on by what it takes.
     """
     for plan in plans:
         if plan.stream == records.stream:
-            yield from ((plan.level, part) for part in route(plan, records, chunk, shards, lists, meter=meter))
+            yield from ((plan.depth, part) for part in route(plan, records, chunk, shards, lists, meter=meter))
         elif plan.clock is not None and plan.base == records.stream:
             own = on_clock(records, plan.stream, plan.spec, plan.clock)
-            yield from ((plan.level, part) for part in route(plan, own, chunk, shards, lists, meter=meter))
+            yield from ((plan.depth, part) for part in route(plan, own, chunk, shards, lists, meter=meter))
         elif plan.met is not None and records.stream in plan.met.specs:
             yield from (
-                (plan.level, part) for part in stream_join(plan, plan.met, records, chunk, shards, lists, meter=meter)
+                (plan.depth, part) for part in stream_join(plan, plan.met, records, chunk, shards, lists, meter=meter)
             )
 
 

@@ -202,7 +202,7 @@ class BackfillReader:
         of_then = replace(
             snapshot, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms, snapshot.streams)
         )
-        alone = replace(of_then, only=names, clocks=clocks, backfills={}, deciding=None, levels=1)
+        alone = replace(of_then, only=names, clocks=clocks, backfills={}, deciding=None, depth_max=1)
         mine = replace(alone, _plans=None, _joins=None)
         return _Reading(numbers, StaticSnapshot(mine.to_json()), Backfill(folder, 0), start)
 

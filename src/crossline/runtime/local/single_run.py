@@ -80,17 +80,17 @@ class SingleRun:
             self.segments.trim(self.snapshot, self._states())
         return outcome
 
-    def _keep(self, level: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
+    def _keep(self, depth: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
         if self.segments is not None:
-            self.segments.add(level, encode_delta(self.batch, state, deltas))
+            self.segments.add(depth, encode_delta(self.batch, state, deltas))
 
     def _states(self) -> dict[int, ShardState]:
-        return {level: state for (level, _), state in self._judge.states.items()}
+        return {depth: state for (depth, _), state in self._judge.states.items()}
 
     def restore(self, segments: Segments, batch: int, rows: int) -> None:
         """Go on from where another run of the same plan was after ``batch`` batches with ``rows`` rows."""
         states = segments.states(self.snapshot)
-        self._judge.states = {(level, 0): state for level, state in states.items()}
+        self._judge.states = {(depth, 0): state for depth, state in states.items()}
         self.segments, self.batch, self._intake.rows = segments, batch, rows
 
     @property

@@ -55,10 +55,9 @@ class PlanSnapshot:
 
     ``tables``: their contents lie in files. ``backfills``: by state store. ``only``: judge by these state stores alone,
     to read their past; ``clocks``: where the streams' own clocks stood when reading starts. ``deciding``: None where
-    nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: whether records get
-    feature rows leaves with the outcome, and the rules are those of ``core.rules.shared.feature_query``. ``levels``:
-    how many levels of plans there ever were (see ``StreamPlan``): the state of one that nothing needs for a while has
-    no gap.
+    nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: records get
+    feature rows, which leave with the outcome; the rules are those of ``rules.shared``. ``depth_max``: the greatest
+    depth that plans ever had (see ``StreamPlan``): the state of an unused depth gets no gap.
     """
 
     rules: RuleSet
@@ -75,7 +74,7 @@ class PlanSnapshot:
     deciding: Deciding | None = None
     probing: int = 0
     feature_query: bool = False
-    levels: int = 1
+    depth_max: int = 1
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
     _joins: dict[str, tuple[Join, ...]] | None = None
@@ -119,9 +118,9 @@ class PlanSnapshot:
         """The plans of all streams."""
         return list(self._compiled().values())
 
-    def plans_at(self, level: int) -> Sequence[StreamPlan]:
-        """Those that are judged at one level: 1 those of streams, above it those of hits."""
-        return [plan for plan in self.plans() if plan.level == level]
+    def plans_at(self, depth: int) -> Sequence[StreamPlan]:
+        """The plans of one depth: 1 for streams, more for hits."""
+        return [plan for plan in self.plans() if plan.depth == depth]
 
     @property
     def revises_ms(self) -> int | None:
@@ -136,9 +135,9 @@ class PlanSnapshot:
         """The bounds for judging shards. With a policy, they also request the rules that hold at each record."""
         return replace(self.bounds, decides=self.deciding is not None)
 
-    def kept_at(self, level: int) -> Sequence[StreamPlan]:
-        """What the states of a level are kept by; level 0: what is known of records that were decided about."""
-        if level:
+    def kept_at(self, depth: int) -> Sequence[StreamPlan]:
+        """The plans that keep the states of a depth; depth 0: the inputs of decisions on records."""
+        if depth:
             return self.plans()
         return [
             deciding_plan(plan, self.revises_ms or 0)
@@ -148,8 +147,8 @@ class PlanSnapshot:
 
     @property
     def depth(self) -> int:
-        """How many levels a batch is judged at."""
-        return max([self.levels, *(plan.level for plan in self.plans())])
+        """The number of judging stages of a batch."""
+        return max([self.depth_max, *(plan.depth for plan in self.plans())])
 
     def stream_join(self) -> frozenset[str]:
         """The streams whose records meet in plans, where there are several."""
@@ -183,7 +182,7 @@ class PlanSnapshot:
             tables=tables or {},
             layout=before.layout_after(),
             backfills=before.backfills,
-            levels=before.depth,
+            depth_max=before.depth,
             _plans=None,
             _joins=None,
         )
@@ -227,7 +226,7 @@ class PlanSnapshot:
                 "only": self.only,
                 "clocks": self.clocks,
                 "deciding": self.deciding.to_json() if self.deciding else None,
-                "levels": self.levels,
+                "levels": self.depth_max,
                 "feature_query": self.feature_query,
             }
         )
@@ -267,7 +266,7 @@ def snapshot_from_json(raw: bytes) -> PlanSnapshot:
         only=tuple(data["only"]),
         clocks=data["clocks"],
         deciding=Deciding.from_json(data["deciding"]) if data.get("deciding") else None,
-        levels=data.get("levels", 1),
+        depth_max=data.get("levels", 1),
         feature_query=data.get("feature_query", False),
     )
 

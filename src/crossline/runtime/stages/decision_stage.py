@@ -6,7 +6,7 @@ be copies; where every record is decided about, the records. A copy is no second
 rule of another key takes it for a new one.
 
 Where rules judge again, what was decided by is kept for as long as a correction may come, by the shards of ids: their
-states are those of level 0. A correction that changes a record's decision makes a revision of it.
+states are those of depth 0. A correction that changes a record's decision makes a revision of it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = get_logger(__name__)
 # The kinds of what goes to the stage.
 _HITS, _RECORDS = "hits", "records"
 
-# Judges, at a level of plans, what a batch has for each shard; what comes of each of them.
+# Judges, at a depth of plans, what a batch has for each shard; what comes of each of them.
 Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[StageRows]]
 
 

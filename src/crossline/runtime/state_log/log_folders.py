@@ -16,9 +16,9 @@ from crossline.runtime.state_log.state_log import StateLog
 BACKFILLS = "backfills"
 
 
-def level_folder(root: str, level: int) -> str:
-    """Where the states of a level are logged, of those below ``root``."""
-    return root if level == 1 else under(root, f"level-{level}" if level else "decided")
+def depth_folder(root: str, depth: int) -> str:
+    """Where the states of a depth are logged, of those below ``root``."""
+    return root if depth == 1 else under(root, f"level-{depth}" if depth else "decided")
 
 
 def backfill_root(root: str, folder: str) -> str:
@@ -40,7 +40,7 @@ def by_batch(logs: Sequence[StateLog], after: int, until: int) -> Iterator[Blob]
 
 
 def begin_with_backfill(
-    root: str, level: int, shards: Sequence[int], snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
+    root: str, depth: int, shards: Sequence[int], snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
 ) -> list[str]:
     """Fill those of ``state_stores`` that ``state`` has not met and that have a past; the folders of these backfills.
 
@@ -53,7 +53,7 @@ def begin_with_backfill(
     ]
     folders = []
     for backfill in dict.fromkeys(snapshot.backfills[state_store] for state_store in new):
-        folder = level_folder(backfill_root(root, backfill.folder), level)
+        folder = depth_folder(backfill_root(root, backfill.folder), depth)
         needed = [log for log in (StateLog(folder, shard) for shard in shards) if _needed(log, snapshot, state)]
         for meta, arrays in by_batch(needed, -1, backfill.slices - 1) if needed else ():
             apply_backfill(snapshot.plans(), state, meta, arrays, snapshot.bounds, new)

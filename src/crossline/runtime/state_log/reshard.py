@@ -107,7 +107,7 @@ def _with_shards(raw: bytes, shards: int) -> bytes:
 
 
 def _write_all(source: str, target: str, folder: Path, snapshot: PlanSnapshot, done: Resharded) -> None:
-    """All logs below ``source``, those of levels and of backfills too; ``folder``: where the commits are."""
+    """All logs below ``source``, those of depths and of backfills too; ``folder``: where the commits are."""
     last = last_committed(str(folder))
     ends = {backfill.folder: backfill.slices - 1 for backfill in snapshot.backfills.values()}
     for within, numbers in logs_in(source).items():
@@ -158,7 +158,7 @@ def _write(source: str, numbers: Sequence[int], target: str, last: int, done: Re
     name = source.partition("?")[0].rpartition("/")[2]
     logs = [StateLog(source, number) for number in numbers]
     lasts = [segment.last for log in logs for segment in log.segments() if segment.first <= last]
-    # That of a level above the first may begin with any batch.
+    # That of a depth above the first may begin with any batch.
     top = name.startswith((_LEVEL, _DECIDED))
     if top and (not lasts or (name == _DECIDED and max(lasts) < last)):
         return  # it begins with a batch to come: no batch that is done had it, or nothing revises decisions any more

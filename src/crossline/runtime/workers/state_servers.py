@@ -36,9 +36,9 @@ class StateServerJudge:
     state_servers: int
     topic: DecisionTopic | None = None
 
-    def __call__(self, task: Task, level: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
+    def __call__(self, task: Task, depth: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
         """What comes of each shard."""
-        work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, level, task.began_ms, self.topic)
+        work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, depth, task.began_ms, self.topic)
         return judge_shards(work, given, self.state_servers, watch)
 
 

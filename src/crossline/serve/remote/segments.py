@@ -68,7 +68,7 @@ class SegmentCopies:
         self._listed_until = -1  # up to this batch shards may have logs that were not there before
 
     def expect_others(self, until: int) -> None:
-        """Until this batch is there, other shards or levels may begin."""
+        """Until this batch is there, other shards or depths may begin."""
         self._listed_until = max(self._listed_until, until)
 
     def bring(self, batch: int) -> None:

@@ -37,8 +37,8 @@ def asked(
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), 1)
     path.batch([("log", list(enumerate(MADE if made is None else made)))])
     shard, found = path.shards[0], list[CurrentFigure | Unanswered]()
-    for level in range(1, max(plan.level for plan in path.plans) + 1):
-        found += figures_of_key(path.at(level), shard.at(level).state, field, value)
+    for depth in range(1, max(plan.depth for plan in path.plans) + 1):
+        found += figures_of_key(path.at(depth), shard.at(depth).state, field, value)
     return found
 
 

@@ -150,7 +150,7 @@ def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
         held.append([sorted(shard for _, _, shard in memory) for memory in workers.memories])
     assert read == [0, 0, 0, 0, 4, 1, 1, 0, 0, 0, 0]
     assert held == [[[0, 1], []]] * 4 + [[[0, 1], [1]]] * 5 + [[[0], [1]]] * 2
-    workers.cache.drop_unused("another query", 100, level=2)
+    workers.cache.drop_unused("another query", 100, depth=2)
     assert list(workers.memories[1])
 
 
