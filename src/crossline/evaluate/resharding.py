@@ -26,7 +26,7 @@ Blob = tuple[Mapping[str, Any], wire.Arrays]
 
 
 def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]:
-    """What one batch added to some shards, as what it adds to each of ``shards`` others.
+    """Splits the segments of one batch by key, for ``shards`` new shards.
 
     ``kept_from``: the first batch that the new log has.
     """
@@ -65,7 +65,7 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
 
 
 def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
-    """What one batch added to all shards, as what it adds to a state that has the keys of all of them.
+    """Merges the segments of one batch from all shards into one, for a state that has all keys.
 
     A state store stands in it once for each shard that had records of it: it has to be loaded whole before time passes
     in it, which ``apply_delta`` does. For who only reads: nothing is cut, and nothing is copied.

@@ -83,17 +83,16 @@ class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
     ``conditions``: canonical JSON -> compiled condition. ``accounting_store``: number of the state store that reports
-    duplicates and late records and judges the stateless rules. ``copies``: of the one that knows records again on the
-    ingest clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and
-    version. ``tables``: those whose fields some rule reads.
+    duplicates and late records and judges the stateless rules. ``copies``: the number of the state store that finds
+    duplicates on the ingest clock; None where no rule is on that clock. ``programs``: by rule id and version.
+    ``tables``: those whose fields some rule reads.
 
     Of the hits of a rule, ``base`` is the stream whose records were hit, and ``depth`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
-    ``corrected``: whether its records may be retracted: hits of a rule that judges again.
-    ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
-    one after the other. ``mixed``: whether what may change its answers is of several of these. ``clock``: that of the
-    stream that its rules go by, in the place of event time; its records are reported in the stream's own plan, where
-    ``clocks`` say what rules on each of the others take.
+    ``corrected``: whether its records may be retracted (hits of a rule with ``reevaluate``). ``met``: the stream join;
+    None for one source. ``order``: the order of streams among records of one ingest time. ``mixed``: whether causes of
+    its corrections come from several streams. ``clock``: the time field that its rules use; None: event time. Its
+    records are reported in the stream's own plan, whose ``clocks`` have the bounds of the rules on each other clock.
     """
 
     stream: str

@@ -1,7 +1,7 @@
-"""All plans of a rule set: those of its streams, and those of hits that other rules read.
+"""Compiles all plans of a rule set: the plans of its streams and of its derived streams.
 
-A plan of hits is one depth above that of what its rule reads, and is judged a stage later. The deepest are compiled
-first, for what they read of a hit is what the rule's own plan has to carry.
+The plan of a derived stream has the depth of its rule's input plus one, and is judged one stage later. The deepest
+plans are compiled first, because they determine the fields that hits carry.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
 
 
 def reads(plan: StreamPlan) -> tuple[str, ...]:
-    """The fields of its records that are read by what is judged on it, and by those that read its hits."""
+    """The fields of its records that its own rules read, and the rules that read its hits."""
     found = [plan.spec.id] if plan.met is None else []
     for each in plan.state_stores:
         found += [

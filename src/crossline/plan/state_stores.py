@@ -1,4 +1,4 @@
-"""State stores: what the stores of a key space keep, and which of them serves which rule.
+"""State stores: the columns and retention of a key space, and the state store of each rule.
 
 A *state store* keeps columns, filters and a retention of one key space. Rules share a state store. A later rule that
 needs a column, a filter or a longer retention that no state store of its key space has gets a new state store, so that

@@ -44,10 +44,10 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class BoundsRequest:
-    """What lint knows of a figure at a record that is judged.
+    """The input of ``Aggregate.bounds``: what lint knows of a figure at a judged record.
 
-    ``own``: 1 where the record is one of those that it is of, whatever fields it has, else 0. ``delay_ms`` and
-    ``reach_ms``: of its window. ``kind``: of its field's values, which lie from ``low`` to ``high``; None: not known.
+    ``own``: 1 where the judged record itself is always in the window, else 0. ``delay_ms`` and ``reach_ms``: of its
+    window. ``kind``: the kind of the aggregated field; None: not known. Its values lie from ``low`` to ``high``.
     """
 
     own: int

@@ -82,7 +82,7 @@ class Predicate(OfKind):
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The records that it is about, besides those that are judged and those of figures."""
+        """Further feeds, besides the judged feed and those of figures."""
         return ()
 
     @property
@@ -95,7 +95,7 @@ class Predicate(OfKind):
         return self
 
     def probing(self) -> Self:
-        """One that holds at every record that has its figures, or takes one of its steps."""
+        """A predicate that holds at every record that has its figures, or matches one of its steps."""
         return self
 
 

@@ -1,4 +1,4 @@
-"""What a rule becomes: feeds, figures over them, a verdict, and how it emits. Of its type no more is known.
+"""The program of a rule: feeds, figures over them, a verdict, and the emission. It does not depend on the rule's type.
 
 A *feed* selects the records that count, and their key. A *figure* is an aggregate over a window of a feed. The
 *verdict* decides when the figures make the record a hit, or which records must have come before it in sequence. A rule

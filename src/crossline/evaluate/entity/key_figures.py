@@ -1,4 +1,4 @@
-"""The figures of one key as they are now: what rules see of it in the records that a state has, where none came.
+"""The figures of one key as they are now: the features of its rules from the state, without a new record.
 
 Nothing enters a window by asking.
 """

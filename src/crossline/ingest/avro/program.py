@@ -1,8 +1,7 @@
-"""A schema and what a stream declares, as one list of steps that the kernel takes for each record.
+"""A schema and a stream's fields, compiled to a list of instructions that the kernel runs for each record.
 
-Records within records and branches of unions are laid out one behind the other; steps only go forwards. What has no
-step here (lists, types that do not fit, what contains itself) is a doubt: such a record goes the slow path, which
-is the reference.
+Nested records and branches of unions are laid out in sequence; jumps only go forwards. Lists, mismatched types and
+recursive types have no instruction: such a record takes the slow path, which is the reference.
 """
 
 from __future__ import annotations

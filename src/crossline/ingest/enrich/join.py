@@ -1,9 +1,9 @@
-"""Rows of tables as fields of records: of each record the row that held at its ingest time.
+"""Joins records with tables: adds the fields of the row in force at the record's ingest time.
 
-Keys are looked up once each for all records of a chunk. Where the ingest time is the running maximum over a log, which
-only the shard knows, the clock of the chunk is the least that it can be; a record whose row is another one at some
-later instant goes on in each form that it may have, with the span of ingest time in which it has it
-(``Records.spans``), and the shard keeps the one that is true.
+Each key is looked up once for all records of a chunk. Where the ingest time is the running maximum over a log, only the
+shard knows it; the clock of the chunk is a lower bound. A record whose row changes later is passed on once for each
+possible row, with the span of ingest time in which this row is in force (``Records.spans``). The shard keeps the right
+one.
 """
 
 from __future__ import annotations

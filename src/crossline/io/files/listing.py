@@ -1,7 +1,7 @@
 """The list of chunks on disk: the bytes of each chunk.
 
-A line is a file (its number in the list, the name that its positions have, where it is, its device and inode; again
-where one of them changes) or a chunk of one. A list of an older version has chunks with paths and nothing else.
+A line is a file or a chunk. The line of a file has its number in the list, the name in its positions, its path, device
+and inode; a change of these adds a line. A list of an older version has chunks with paths and nothing else.
 """
 
 from __future__ import annotations

@@ -33,11 +33,10 @@ class FileChunks:
     """The files that match patterns, in name order as they appear, as one log.
 
     Files may grow; a line counts once it is ended, a last one without an end is treated as ``unended`` sets. A file is
-    known by its content, its inode helping: one that is renamed is read on, also under a name that matches no more;
-    another one under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on
-    disk before a number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows
-    (Parquet). One that is compressed does, too; its chunks are pieces of its text. ``size_of``: how many bytes of a
-    path count by now.
+    known by its content and inode. A renamed file is read on, also under a name that no pattern matches. A different or
+    truncated file under the same name is a new file. ``folder`` holds the list of chunks; a chunk is on disk before its
+    number is used. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
+    compressed does, too; its chunks are pieces of its text. ``size_of``: how many bytes of a path count by now.
     """
 
     def __init__(
@@ -177,7 +176,7 @@ class FileChunks:
         return same
 
     def _as_copy(self, path: str) -> ListedFile | None:
-        """A file that goes on where one ended that is nowhere any more, as it begins with all of that; else None."""
+        """The missing file that this file continues, because it begins with all of its bytes; else None."""
         try:
             with Path(path).open("rb") as handle:
                 lost = self._lost.in_file(handle)

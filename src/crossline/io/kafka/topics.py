@@ -68,7 +68,7 @@ class TopicWatch:
                 self._check_history(topic, {int(n): offset for n, offset in partitions.items()}, there)
 
     def request(self) -> Callable[[], None]:
-        """Ask which topics are there now; the function that is returned takes the answer, see the class.
+        """Request the topics; the returned function waits for the answer, see the class.
 
         It raises PermanentError where one is not the one that was read before.
         """

@@ -65,7 +65,7 @@ class RegistryClient:
         return SchemaAnswer((*texts.values(), str(found["schema"])))
 
     def _referred(self, references: Any, texts: dict[tuple[str, int], str], met: set[tuple[str, int]]) -> None:
-        """The texts of what is referred to, each behind those that it refers to itself."""
+        """The texts of referenced schemas; each follows its own references."""
         for each in references:
             place = str(each["subject"]), int(each["version"])
             if place in met:

@@ -1,11 +1,11 @@
-"""Rules, lists and tables that change while batches run: read and checked beside them, in force between two.
+"""Changes of rules, lists and tables during a run: read and checked beside batches, in force between two of them.
 
-Three steps, so that no batch waits for the slow ones, and a batch that is held by its sinks holds no rule back:
+A change takes three steps. So no batch waits for the slow steps, and a batch that its sinks hold delays no rule:
 
-1. What changed is read and checked, and the past of new state stores is read from the source, while batches go on.
+1. The change is read and checked, and new state stores are backfilled from the source, while batches go on.
 2. It is logged, with the instant from which it holds: just after every record that was judged. That waits for a batch
    that is being judged, not for one that is being delivered.
-3. The plan snapshot is replaced before the next batch is judged. From there on tasks know of it.
+3. The plan snapshot is replaced before the next batch is judged. From then on tasks use it.
 """
 
 from __future__ import annotations

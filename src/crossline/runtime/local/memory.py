@@ -25,7 +25,7 @@ from crossline.runtime.work.task import Task
 class MemoryJudge:
     """Judges the shards of one process, batch after batch; nothing is logged.
 
-    ``on_delta``: is given the depth, the state and what a batch added to it, by the one that keeps that. ``wanted``:
+    ``on_delta``: called with the depth, the state and the segment of a batch, by a caller that saves them. ``wanted``:
     which hits become alerts; None: all.
     """
 

@@ -1,7 +1,7 @@
 """Temporary folders of our own: each is locked while a process uses it, and removed by the next run after that.
 
-The lock is the system's, on a file in the folder. It goes with the last process that has it, however that one ended,
-and it is seen by processes that cannot see each other, as in containers with one temporary folder.
+The lock is a file lock of the system. It ends with the last process that holds it, however that process ended. It also
+works between containers that share a temporary folder.
 """
 
 from __future__ import annotations

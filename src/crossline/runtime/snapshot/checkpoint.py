@@ -1,7 +1,7 @@
-"""Whose a checkpoint is: one pipeline's, whose sources it has read so far, and at any time one process's.
+"""The owner of a checkpoint: one pipeline with its sources, and one process at a time.
 
-Spark keeps offsets by the position of a source, not by its name, and takes them for those of whatever stands there. So
-a pipeline with other sources, or another pipeline, would go on in the midst of something that it never read.
+Spark keeps offsets by the position of a source in the query, not by its name. So a pipeline with other sources, or
+another pipeline, would resume at offsets of a source that it never read.
 """
 
 from __future__ import annotations

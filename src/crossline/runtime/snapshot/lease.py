@@ -1,15 +1,16 @@
 """The lease of a checkpoint on a store: one driver holds it at a time, without locks and without comparing clocks.
 
-A driver puts a claim, whose name has a number above all that there ever were, and then looks: where another claim
-stands that is not known to be of a dead driver, it takes its own back and does not begin. Two that come at one moment
-see each other, since each puts before it looks. A driver renews its claim every few seconds. One that is not renewed
-for ``LEASE_S``, by the clock of the process that waits for it, is dead, and goes; on the same machine that is seen at
-once. One that lets go leaves a mark with its number: no other one ever gets that, and one of a lower number that wakes
-up later, whose last claim may come to the store as late as it likes, sees that it lost the lease.
+A driver writes a claim. Its name has a number above all earlier ones. Then the driver lists the claims. If another
+claim may be of a live driver, it removes its own and does not start. Two drivers that start at once see each other,
+since each writes before it lists. A driver renews its claim every few seconds. A claim without a renewal for
+``LEASE_S``, by the clock of the waiting process, belongs to a dead driver and is removed. On the same machine a dead
+driver is seen at once. A driver that releases its lease leaves a mark with its number, so no later driver uses this
+number. A driver with a lower number that wakes up later sees that it lost the lease, even if its last claim reaches the
+store late.
 
-A driver that was only thought to be dead finds out: before it judges, and before it delivers, it looks whether its
-claim is still there and the highest (``still_held``). Its number stands in the names of all that it writes alone, so
-nothing that it may still write is what another reads (see ``checkpoint_mirror.py``).
+A live driver that was presumed dead finds out. Before it judges and before it delivers, it checks that its claim still
+exists and is the highest (``still_held``). Its number is part of the names of its files, so no other driver reads a
+file that it still writes (see ``checkpoint_mirror.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plan snapshot: all that tasks need to know of rules, streams and lists, as one value that travels as JSON.
+"""The plan snapshot: rules, streams and lists for tasks, as one value that is serialized as JSON.
 
 A static plan snapshot is part of the query. A hot one is a file that the driver replaces between batches; every task of
 a batch reads the same one, since nothing changes it while the batch runs.
@@ -56,8 +56,8 @@ class PlanSnapshot:
     ``tables``: their contents lie in files. ``backfills``: by state store. ``only``: judge by these state stores alone,
     to read their past; ``clocks``: where the streams' own clocks stood when reading starts. ``deciding``: None where
     nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: records get
-    feature rows, which leave with the outcome; the rules are those of ``rules.shared``. ``depth_max``: the greatest
-    depth that plans ever had (see ``StreamPlan``): the state of an unused depth gets no gap.
+    feature rows, which leave with the outcome; the rules are those of ``figure_tables.feature_query``. ``depth_max``:
+    the greatest depth that plans ever had (see ``StreamPlan``): the state of an unused depth gets no gap.
     """
 
     rules: RuleSet

@@ -1,4 +1,4 @@
-"""Plan snapshots for tasks that see no file of this machine: with each batch, and their tables on the store."""
+"""Plan snapshots for tasks on other machines: each batch carries its snapshot, and tables are on the store."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """Shard placement on a cluster: the executor on which Spark shall run the tasks of a part of the shards.
 
-Spark asks the partitions of an RDD where they would like to be, and DataFrames have no word for it. But a
-``CoalescedRDD`` takes the preferred location of each partition from that partition, and its partitions are an array
-that anybody may write to. So rows that come out of a shuffle go through one of as many partitions, which say where they
-belong.
+Partitions of an RDD have preferred locations; the DataFrame API does not set them. But a ``CoalescedRDD`` takes the
+preferred location of each partition from that partition, and its partitions are an array that anybody may write to. So
+the rows of a shuffle pass through a ``CoalescedRDD`` of as many partitions, which have preferred locations.
 
-That would be some hundred calls to Java a batch, a third of a millisecond each. So Java does it in one call, to a
-method that Spark's own compiler (Janino) makes of the text below. It runs in the driver alone; no executor knows it.
+From Python that takes some hundred calls to Java a batch, a third of a millisecond each. So one call runs a Java
+method, which Spark's own compiler (Janino) compiles from the text below. It runs in the driver only.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _shard(snapshot: PlanSnapshot, record_id: str) -> int:
 class DecideShards:
     """The hits on records to the records' decisions.
 
-    ``judge``: decides where states are, which is where these may be revised, and where clients of a topic stay.
+    ``judge``: decides where the states are: there decisions can be revised, and producers of the topic live.
     ``patient``: wait for a topic that takes nothing, else say so at once.
     """
 

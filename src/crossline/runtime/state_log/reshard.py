@@ -1,12 +1,11 @@
-"""A checkpoint with another number of shards: its logs written anew beside the old ones, then put in their place.
+"""Changes the number of shards of a checkpoint: writes new logs beside the old ones, then replaces them.
 
-What is written lies in ``resharding`` and counts for nothing until it is whole and synced. Then one rename makes it
-``resharded``: from there on the new logs count, and the next process that opens the checkpoint moves them into place,
-if the process that began it was killed. Until then the old logs are as they were.
+The new logs are written to ``resharding``. When they are whole and synced, one rename to ``resharded`` commits them.
+From then on the new logs count. If the process is killed after that, the next process that opens the checkpoint moves
+them into place. Until then the old logs are unchanged.
 
-On a store nothing is renamed: the new logs are put into a folder of their own, whose name has the number of the driver
-that writes them, and count once a note reports it, which is one put. Which folder counts is in the note always, so what
-was begun and not finished, or finished and not cleared away, is removed.
+On an object store nothing is renamed. The new logs are written to a folder named by the number of the driver. One put
+of a note that names the folder commits them. Folders that no note names do not count.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class StateServerFolder:
     lifeline: tuple[int, int] | None
 
     def connect(self, number: int) -> Connection:
-        """A connection to state server ``number``, which is forked where there is none, by those who may.
+        """A connection to state server ``number``. Callers with a lifeline fork it if it does not run.
 
         Raises OSError where it is not there and this process forks none.
         """

@@ -1,4 +1,4 @@
-"""A process that has loaded all that Spark's Python processes need, and of which they are forked.
+"""The zygote: it has loaded the libraries of Spark's Python processes, which are forked from it.
 
 Spark starts five of them for a pipeline on files: the daemon of the workers, and those that make, plan and read a
 source. Each would load Python's libraries anew, one after the other: two to three seconds of a start. This one begins

@@ -1,4 +1,4 @@
-"""The records of one key space of one shard, and which of them wait for one that has not come."""
+"""The state of one key space of one shard for absences: records, and those that wait for an expected record."""
 
 from __future__ import annotations
 

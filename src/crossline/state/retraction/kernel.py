@@ -26,7 +26,7 @@ Plan = KeySpacePlan | PatternSpacePlan
 
 
 class Reevaluation:
-    """One key space of one shard whose rows are judged in the order of their clocks, again where one comes late.
+    """One key space of one shard, judged in the order of clocks. A late row triggers a replay.
 
     ``make``: the kernel of a plan. ``duplicate_ms``: as of other kernels; a retracted row is no duplicate.
     """

@@ -1,4 +1,4 @@
-"""The records of one state store of one shard, with all that judging them again asks for."""
+"""The records of one state store of one shard, with all columns that a replay needs."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Figures of a batch whose records come far out of order: made key by key in the order of their clocks.
+"""Computes the figures of a batch with records far out of order, key by key in the order of their clocks.
 
-A late record moves its key's windows back, and the next one forth again: as many steps at each end as the key has
-records in between. Taken in the order of their clocks, the records of some thousand rows move them over that once. So
-all rows are stored first; then each window goes over its key's new records by their clocks; what it then
-holds of records that came after the one that is judged is subtracted. That is done for counts and sums of integers, to
-which it makes no difference in which order they are made. Other windows are moved as each record comes. Lines and
-formulas look at the figures at last, in the order in which the records came.
+A late record moves its key's windows back, and the next record moves them forward again, over all records in between.
+In the order of their clocks, thousands of records move the windows over these once. So all rows are stored first. Then
+each window advances over its key's new records by their clocks, and the values of records that came after the judged
+one are subtracted. This works for counts and sums of integers, which do not depend on the order of additions. Other
+windows move as each record comes. Thresholds and formulas are evaluated last, in the order of arrival.
 """
 
 from __future__ import annotations

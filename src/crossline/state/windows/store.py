@@ -1,4 +1,4 @@
-"""The records of one key space of one shard, and what its rules see in them."""
+"""The state of one key space of one shard: records and their windows."""
 
 from __future__ import annotations
 
