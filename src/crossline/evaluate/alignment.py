@@ -30,7 +30,7 @@ class AlignmentBuffer:
     parts: list[WirePart] = field(default_factory=list)
 
     def release(self, plans: Iterable[StreamPlan], parts: Sequence[WirePart]) -> list[WirePart]:
-        """Those of ``parts`` and of the buffered ones that no record still to be read comes before."""
+        """The parts, new and buffered, that no record still to be read can precede."""
         by_name = {plan.stream: plan for plan in plans}
         floors: dict[str, dict[tuple[str, int], int]] = {}
         for stream in self.streams:

@@ -55,11 +55,11 @@ def derived(
 ) -> list[tuple[int, Part]]:
     """The parts that ``hits`` of plans of ``depth`` are for plans above, each with the depth that it is judged at.
 
-    ``own``: the number of the shard whose hits they are. There is a part for it of every plan that reads hits of this
-    depth, be it to say that there were none: every shard has such a one, so each hears of it from itself.
+    ``own``: the number of the shard whose hits they are. Every plan that reads hits of this depth gets a part for this
+    shard, also without hits, so each shard gets its own clocks.
 
-    ``clocks``: by stream, where each of its logs stands. They go along, since what was hit at all is not seen there.
-    ``feature_queries``: of figures that rules of another key judge records by.
+    ``clocks``: by stream, the positions of its logs. Parts carry them, since plans above see only hits.
+    ``feature_queries``: the cross-key figures of other rules.
     """
     plans = list(plans)
     cross_key_features = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
@@ -111,7 +111,7 @@ def _chunks(hits: Iterable[Hit]) -> list[list[Hit]]:
 
 
 def _scores(plan: StreamPlan, hits: Iterable[Hit]) -> Iterator[Hit]:
-    """``hits`` as risk scores of ``plan`` are of them: what takes one back is another, that takes its score off.
+    """``hits`` as inputs of the risk scores of ``plan``. A retraction is an input that subtracts the score.
 
     Each has the position of its cause, since nothing before that position saw it. An amended hit has the score it had;
     one whose score is 0 adds nothing.
@@ -220,7 +220,7 @@ def _came(hit: Hit) -> str:
 
 
 def _times(hit: Hit) -> tuple[int, int]:
-    """Event time and ingest time: those of its record, or when it was known, where that is long after."""
+    """Event time and ingest time: those of its record, or for an absence the time at which it was known."""
     return (hit.event_ms, hit.ingest_ms) if hit.known_ms is None else (hit.known_ms, hit.known_ms)
 
 

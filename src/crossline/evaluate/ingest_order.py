@@ -4,9 +4,9 @@ Within a log the order is sequence, then row. Across logs it is ingest time, the
 ingest time of its own, a record's is the running maximum of event time over the whole log, so each chunk carries its
 own running maximum and the shard adds what came before it.
 
-Ingest times that senders give may go back within a log. Then a record's place among those of other logs is that of the
-highest its log had reached. It is the maximum over all records of the log (``reached_ms``), not over those that one
-shard or state store sees: where a record stands must not depend on how many shards there are.
+Ingest times from senders may decrease within a log. Then a record is placed among other logs by the highest ingest time
+of its log so far (``reached_ms``). It is the maximum over all records of the log, not over those that one shard or
+state store sees: the order must not depend on the number of shards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From rule versions to a stream plan: which records go to which key spaces, and what is judged there."""
+"""Compiles rule versions to a stream plan: the key spaces of records, and their state stores."""
 
 from __future__ import annotations
 
@@ -299,8 +299,8 @@ def _accounting_stores(
 ) -> tuple[int, int | None]:
     """The numbers of the stores that every record passes through: for accounting, and for copies on that clock.
 
-    The first that can, so that old state stores, which know the past, come before new ones; they are added to
-    ``drafts`` where there are none. Both are one where no rule is on event time. Homes that are neither go.
+    The first state store that fits is used, so old ones with history come before new ones. Missing ones are added to
+    ``drafts``. Both are the same store where no rule uses event time. Other dedup stores are removed.
     """
 
     def found(fits: Callable[[StateStore], bool], make: Callable[[int], StateStore]) -> Draft:

@@ -161,7 +161,7 @@ def _lateness_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
     """The rules whose hits may be retracted, and how late a record may be that retracts them.
 
-    Those are the rules that judge again, and those that read their hits; no rule of risk scores.
+    These are the rules with ``reevaluate`` and the rules that read their hits, without risk scores.
     """
     found: dict[str, int] = {}
     for rule_id, head in sorted(sources.heads.items(), key=lambda each: sources.depth_of(each[1].reading)):

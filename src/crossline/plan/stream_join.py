@@ -34,7 +34,7 @@ def arrow_type(spec: FieldSpec) -> pa.DataType:
 
 
 def joined_log(stream: str, log: str, base: str) -> str:
-    """What a ``log`` of ``stream`` is called among hits that are of stream ``base``, where they are of one alone."""
+    """The name of a ``log`` of ``stream`` in a derived stream of stream ``base``."""
     return log if stream == base else f"{stream}{_OF}{log}"
 
 

@@ -1,8 +1,8 @@
-"""What an aggregate declares of itself: each stands in one file of ``aggregates``, and all else reads it there.
+"""The declaration of an aggregate. Each aggregate is one file of ``aggregates``; all other code reads its declaration.
 
-Windows, panes, formulas, the fields of rules, their reference, sentences, lint's ranges and the generators of tests
-know no aggregate by name. What kernels do for several of them (sums, pointers, links, sketches) is named here, and
-stands once, in ``state/windows`` and ``state/panes``.
+Windows, panes, formulas, rule fields, the reference, sentences, lint and the test generators know no aggregate by name.
+Shared parts of kernels (sums, pointers, links, sketches) are named here and implemented once, in ``state/windows`` and
+``state/panes``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_RANK = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A window as a naive twin sees it: its records by clock, ties by ingest order.
+    """The input of a twin: the records of a window by clock, ties by ingest order.
 
     ``now_ms``: the clock of the record that is judged. ``clocks_ms``, ``values`` (of the field; where there is none, 1
     each) and ``meets`` (of a streak, whether the record meets its conditions) have one item a record. ``real``: the

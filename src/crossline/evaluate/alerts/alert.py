@@ -1,4 +1,4 @@
-"""Alerts: their ids, their fields in the order in which programs are promised them, and their form as a table."""
+"""Alerts: their ids, their fields in a stable order, and their schema as a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def correction_id(corrected: str, record_id: str) -> str:
 
 
 class AlertMaker:
-    """Makes the alerts of one rule version; what is the same in all of them is put together once."""
+    """Makes the alerts of one rule version; their common parts are computed once."""
 
     def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
@@ -80,8 +80,8 @@ class AlertMaker:
     def make(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
         """One alert, or a correction of one, as ``alert`` makes it.
 
-        A correction has the alert's value as it is now, and beside it what it was; of one that is retracted there is
-        none now, and its evidence and message are those that it had. One of a shadow rule is of kind ``shadow``.
+        A correction has the alert's new value and its former one. A retraction has no new value, and the former
+        evidence and message. An alert of a shadow rule is of kind ``shadow``.
         """
         alert, correction = self.alert(hit, detected_ms), hit.correction
         if correction is None:
@@ -102,7 +102,7 @@ class AlertMaker:
         return {**alert, **changed, **carried}
 
     def alert(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
-        """One alert as JSON values, fields in the order promised; ``delivered_at`` is for the sink to say.
+        """One alert as JSON values, fields in the stable order; the sink sets ``delivered_at``.
 
         Of ``record_ids`` the last 50 are kept.
         """

@@ -66,7 +66,7 @@ class _Writer:
         self.steps.append([kind, target, a, b])
 
     def value(self, node: Node, target: int | Want | None, depth: int) -> None:
-        """A value that is passed over, that fills a column, or that holds what does."""
+        """Compile a value: it is skipped, fills a column, or contains values that do."""
         if depth > DEPTH_MAX:
             self.add(DOUBTFUL)
         elif node.kind == "union":

@@ -240,7 +240,7 @@ class FileChunks:
         return lines + [self._list.chunk_line(file, end, (head, tail), now_ms) for end, head, tail in marks]
 
     def _take_packed(self, handle: BinaryIO, file: ListedFile, now_ms: int) -> list[dict[str, Any]]:
-        """Cut the text of a compressed file, which counts once it is whole; one that never will be is one chunk."""
+        """Cut the text of a compressed file, once the file is whole. A damaged file is one chunk."""
         if file.whole and file.read_to == file.size:
             return []
         marks = head_at(handle, file.size), tail_at(handle, file.size)

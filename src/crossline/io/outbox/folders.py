@@ -20,8 +20,9 @@ def folder_names(sinks: Sequence[tuple[str, str]], waiting: Mapping[str, str | N
     """The folder of each of ``sinks`` (kind and place, in their order), each another one: ``KIND-N``.
 
     ``waiting``: the folders in which something waits, each with the place that it is for; None: that is not known. A
-    sink keeps what waits for its place, wherever it stands in the file. One whose place nothing waits for has the
-    folder of its number, with what waits there for a place that the file does not name any more: it was moved.
+    sink keeps the folder of its destination, also at another position in the file. A sink whose destination has no
+    folder gets the folder of its number. That folder may have deliveries for a destination that the file no longer
+    names: the sink was moved.
     """
     found: dict[int, str] = {}
     for number, (kind, place) in enumerate(sinks):

@@ -85,8 +85,9 @@ class Segments:
                 raise
 
     def append(self, lines: Sequence[Line]) -> list[Spot]:
-        """Put ``lines`` there; where each stands, once all are on the disk. One whose id is known stays where it is.
+        """Append ``lines``; returns their positions once all are on the disk.
 
+        A line with a known id keeps its old position.
         Raises RetryableError where the disk does not take them: some may be there, and are found when they come again.
         """
         if self._hold is None:

@@ -59,10 +59,10 @@ class LateRecord:
 class Delivery:
     """The output of one batch of ``pipeline``.
 
-    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
-    own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
-    ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
-    equal events are one event. ``decisions`` are as they leave, one a record at most. ``feature_rows``: feature rows,
+    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its own
+    delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all. ``figures``
+    describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch; equal events
+    are one event. ``decisions`` are complete JSON values, at most one for each record. ``feature_rows``: feature rows,
     where the pipeline writes them to a table. Within one ``checkpoint`` ("" where there is none) a ``batch_id`` stands
     for the same records at every attempt. It was planned at ``began_ms``, unless an older checkpoint was restored.
     """
@@ -157,7 +157,7 @@ def register_sink(kind: str, settings: type[Settings], place: str) -> None:
 
 
 def build_sink(settings: Settings | Mapping[str, Any], pipeline: str) -> Sink:
-    """The sink that an item of ``sinks:`` describes, not yet open; relative paths start where the process stands.
+    """The sink of an item of ``sinks:``, not yet open. Relative paths start at the working directory.
 
     Raises UsageError with all that is wrong in it; an unknown kind is answered with the nearest one.
     """
@@ -225,11 +225,11 @@ def deliver_all(
 ) -> None:
     """Deliver to all sinks, and hold the batch until each of them has it.
 
-    A sink that is slow, unreachable or broken delays the others by TURN_S at most. A sink that has the batch is not
-    called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
-    is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
-    other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
-    logged. ``watch`` gets each failed attempt, and each sink that has the batch.
+    A slow, unreachable or broken sink delays the others by TURN_S at most. A sink that has the batch is not called
+    again for it. Raises a sink's error where it is permanent, where ``attempts_max`` is used up, or where ``stop`` was
+    set. The batch is then not done and must be delivered again. Every other sink was called at least once; after a
+    permanent error or the last attempt it is retried for another ``grace_ms``. Its errors are logged. ``watch`` gets
+    each failed attempt, and each sink that has the batch.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()

@@ -44,7 +44,7 @@ def rules_of(settings: RulesDirectory | RulesTopic) -> Publications | None:
 
 
 def lists_of(settings: Directory | ControlTopic, rules: RulesDirectory | RulesTopic) -> str | Publications:
-    """Where lists come from. Of contents that came one behind the other the last one counts."""
+    """The source of lists. Of several contents in sequence the last one counts."""
     if isinstance(settings, ControlTopic):
         from crossline.io.kafka.control import ControlTopicReader  # noqa: PLC0415 - as above
 

@@ -69,7 +69,7 @@ def started() -> RunningJava | None:
 
 
 def session_folder() -> Path | None:
-    """Where the Java that was started here keeps what is temporary; None as in ``started``."""
+    """The temporary folder of the Java that was started here; None as in ``started``."""
     return _started[0].folder.path if _started else None
 
 
@@ -114,7 +114,7 @@ def launch_ahead(master: str | None) -> RunningJava | None:
 
 
 def launch(settings: Mapping[str, str]) -> RunningJava:
-    """Start Java for ``settings``; the one there is where this process has started one already."""
+    """Start Java for ``settings``, or return the one that this process started before."""
     known = started()
     if known is not None:
         return known

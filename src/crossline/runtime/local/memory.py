@@ -68,7 +68,7 @@ class MemoryJudge:
             self.on_delta(depth, state, deltas)
 
     def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], StageRows]:
-        """What a shard judges now of what came and of what waited; what is for stages above waits here too."""
+        """The parts that a shard judges now, new and buffered; parts for later stages are buffered here too."""
         waiting = self.waiting.setdefault(shard, AlignmentBuffer(snapshot.bounds.aligned))
         depth_of = {plan.stream: plan.depth for plan in snapshot.plans()}
         ready = waiting.release(snapshot.plans(), parts)

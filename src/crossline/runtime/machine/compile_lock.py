@@ -1,7 +1,7 @@
-"""One process of a machine compiles a kernel; others that need it wait, and load what it made.
+"""One process of a machine compiles a kernel; others that need it wait, and load the result.
 
-The lock is the system's, on a file beside the compiled kernels. It goes with the process that has it, however that one
-ends. What it has compiled by then is kept; the next one goes on with the rest.
+The lock is a file lock of the system, beside the compiled kernels. It ends with the process that holds it, however that
+ends. Finished kernels are kept; the next process compiles the rest.
 """
 
 from __future__ import annotations

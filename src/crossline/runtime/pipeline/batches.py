@@ -263,7 +263,7 @@ class Batches:
             self._checkpoint.publish(self._stopping)
 
     def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
-        """What comes of the batch: of a small one without a job, where that can be."""
+        """The outcome of the batch; small batches run without a Spark job if possible."""
         fetchers = {source.stream: source.fetch for source in self._sources}
         if self._in_process is not None:
             ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)

@@ -133,10 +133,10 @@ def _in_force(snapshot: PlanSnapshot) -> dict[str, Any]:
 class FeedSink:
     """Writes what each batch gave into ``folder``, a file a batch, for the decision API (``serve.feed`` reads it).
 
-    Guarantee: a batch's file is there, whole, before Spark commits the batch; one that is run again writes
-    it again, with the same meaning. The oldest files go, beyond ``batches_max`` and ``bytes_max``: a reader that is
-    that far behind is told so. ``copy`` puts a file where the checkpoint is, where that is not here. Shadow alerts, and
-    those of rules that only feed others, are left out.
+    Guarantee: a batch's file is there, whole, before Spark commits the batch; one that is run again writes it again,
+    with the same meaning. The oldest files go, beyond ``batches_max`` and ``bytes_max``: a reader that is further
+    behind gets an error. ``copy`` copies a file to the checkpoint's store, if it is not on this machine. Shadow alerts,
+    and those of rules that only feed others, are left out.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ log = get_logger(__name__)
 
 
 class Pipeline:
-    """Assembled from parts; ``snapshot`` is one without rules, ``before`` that of the run before, as it stood there.
+    """Assembled from parts. ``snapshot`` has no rules yet; ``before`` is the last snapshot of the run before.
 
     ``start`` it, then ``drain`` or ``wait``, then ``stop``.
     """
@@ -201,11 +201,11 @@ class Pipeline:
 
     @property
     def totals(self) -> Totals:
-        """What was done so far."""
+        """The totals of the run so far."""
         return self._batches.totals
 
     def drain(self) -> Totals:
-        """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
+        """Process all available records, then stop. Raises StoppedError where it is stopped before its end."""
         with self._translated_errors():
             self._waited(lambda query: query.processAllAvailable())
         totals = self._done()
@@ -272,7 +272,7 @@ class Pipeline:
 
     @property
     def snapshot(self) -> PlanSnapshot:
-        """What batches are judged by now."""
+        """The plan snapshot in force."""
         return self._changes.snapshot
 
     @property
@@ -281,7 +281,7 @@ class Pipeline:
         return self._sinks
 
     def standing(self) -> PipelineStatus:
-        """How it stands now; from any thread, at no cost."""
+        """The current status; from any thread, without I/O."""
         started = self._query is not None
         rules = rules_by_kind(self._changes.snapshot.rules) if started else {}
         logged = dict(self._changes.logged)
@@ -311,8 +311,8 @@ class Pipeline:
     def stop(self) -> None:
         """Stop the query and close the sinks; a batch that was under way is run again at the next start.
 
-        From any thread, again and again; returns when all is closed. What is being done for a start or for new rules is
-        given up. Raises PermanentError where something could not be closed; all else is closed then.
+        May be called from any thread and repeatedly; returns when all is closed. A start or a rule change in progress
+        is cancelled. Raises PermanentError where something could not be closed; all else is closed then.
         """
         self._stopping.set()
         with self._jobs.cancelling(self._query), self._life:

@@ -125,7 +125,7 @@ class TaggedIntake:
 
 @dataclass(frozen=True, slots=True)
 class StreamIntake:
-    """Batches that each are of one stream, which stands in the metadata of their schema."""
+    """Decodes batches of one stream each; the metadata of their schema names it."""
 
     intakes: Mapping[str, Intake]
 

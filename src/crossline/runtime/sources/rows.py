@@ -152,7 +152,7 @@ def _text(value: Any) -> Any:
 
 @dataclass(slots=True)
 class RowIntake:
-    """Decodes ``Rows`` of one stream, which are one log: ``rows`` counts those that came.
+    """Decodes the ``Rows`` of one stream as one log; ``rows``: how many came so far.
 
     ``clock_ms``: when they are known to be there, in epoch ms; a time far ahead of it is a fault.
     """

@@ -1,4 +1,4 @@
-"""Which executor has which part of the shards: a function of who is there, and of who had what before."""
+"""Assigns parts of the shards to executors: a function of the live executors and the former assignment."""
 
 from __future__ import annotations
 

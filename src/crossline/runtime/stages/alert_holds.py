@@ -53,7 +53,7 @@ def hold_changes(rules: RuleSet, held: Iterable[Hit]) -> Iterator[SuppressionCha
 
 
 def _because(hit: Hit, now: DecidingHit | None, before: DecidingHit | None) -> str:
-    """Of a correction the id that the alert has which holds no more, or of one that holds now its alert."""
+    """The alert id of the hold that ended by a correction, or of the hold that began."""
     correction = hit.correction
     if correction is not None and before is not None and before.held_by not in (hit.rests_on or ()):
         return correction_id(before.held_by, correction.caused_by)

@@ -141,7 +141,7 @@ class DecisionInput:
         return table_of(self.blocks, rules.__getitem__, weight)
 
     def take_one_by_one(self, table: Table, numbers: Sequence[int]) -> None:
-        """Records of ``table`` as those are that have hits, with what holds at them beside these."""
+        """Add the records ``numbers`` of ``table``, with their standing reasons, to the records with hits."""
         for number in numbers:
             which = table.which(number)
             if which not in self.records:

@@ -82,7 +82,7 @@ def _records(reported: Reported, tables: Sequence[Program]) -> bytes:
 
 
 def _figures(rows: FeatureRows, met: StreamJoin | None) -> bytes:
-    """``met``: where records of several streams meet, what their logs are called where they come from."""
+    """``met``: for a stream join, the names of its logs in their own streams."""
     chunks = rows.chunks if met is None else [(met.origin(log)[1], *more) for log, *more in rows.chunks]
     arrays: wire.Arrays = {"chunk": rows.chunk, "offsets": rows.offsets}
     beyond = {}

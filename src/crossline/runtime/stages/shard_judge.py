@@ -33,7 +33,7 @@ from crossline.runtime.work.task import Task
 
 @dataclass(frozen=True, slots=True)
 class ShardJudge:
-    """By what, and for which batch of which query, shards are judged: plain values that travel between processes.
+    """The plan, the query and the batch for judging shards: plain values that are sent between processes.
 
     ``cache`` None: a batch job, whose state ends with it. ``depth``: of the plans that they are judged by; 0: they are
     shards of ids, and decided about. ``began_ms``: of the batch. ``topic``: where all decisions go.

@@ -42,7 +42,7 @@ def by_batch(logs: Sequence[StateLog], after: int, until: int) -> Iterator[Blob]
 def begin_with_backfill(
     root: str, depth: int, shards: Sequence[int], snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
 ) -> list[str]:
-    """Fill those of ``state_stores`` that ``state`` has not met and that have a past; the folders of these backfills.
+    """Load the backfills of those ``state_stores`` that are new to ``state``; returns the folders of these backfills.
 
     ``state`` is that of ``shards``, or of all of them in one.
     """

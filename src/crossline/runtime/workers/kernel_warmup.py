@@ -93,8 +93,8 @@ def warm(
     That is half a minute when nothing is cached, else a second. ``panes``, ``patterns``: these kernels too, which take
     as long again; where no rule has a resolution, is a sequence or an absence, they are not needed. ``formats``: all
     that records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out
-    of order. ``windows``: what every pipeline needs; without it, only what is named. What judges again has no kernel
-    but those of what it judges.
+    of order. ``windows``: what every pipeline needs; without it, only what is named. Retraction has no kernel of its
+    own.
 
     ``on_step`` is called before each step, also where all is cached; ``on_compiling`` is called when it compiles (see
     ``runtime/machine/compile_lock.py``).

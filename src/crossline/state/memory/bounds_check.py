@@ -1,8 +1,8 @@
-"""What memory is alive while the kernel runs, and the look-up of every load and store in the builds that are checked.
+"""The live memory while the kernel runs. Checked builds look up every load and store in it.
 
 Each piece is four numbers: where it begins, its bytes, and, where it grows while the kernel runs, the address of the
-count of its rows (else 0) and the bytes of a row. One list holds those of the call that runs; its address has a name
-that compiled code finds in every process, so that checked code, too, is kept on disk. One thread at a time.
+count of its rows (else 0) and the bytes of a row. One list has the pieces of the running call. Compiled code finds its
+address by name in every process, so checked code can be cached on disk too. One thread at a time.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Field:
 
 
 class Item:
-    """Fields side by side, without gaps. ``array``: the word of the array that has such items, where one does."""
+    """Fields side by side, without gaps. ``array``: the word of the array of such items, if there is one."""
 
     def __init__(self, what: str, array: int = -1) -> None:
         self.what = what

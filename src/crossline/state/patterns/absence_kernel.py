@@ -72,7 +72,7 @@ def _mark(h: int, i: int, a: int) -> None:
 
 @jit
 def _answer(h: int, i: int, a: int) -> None:
-    """Mark what record ``i`` answers: back to one that answered all before it that this one could."""
+    """Mark the records that record ``i`` answers, back to an earlier answer that already covers the rest."""
     entry, within, grace = get(h, at.AFTER_FILTER, a), get(h, at.DEADLINE, a), get(h, at.GRACE, a)
     reached, since, r = _reached(h, i), clock(h, i) - within, before(h, i)
     while r >= 0 and clock(h, r) >= since:

@@ -67,7 +67,7 @@ _TIMES = ("clock_ms", "ingest_ms", "lateness_ms", "record")
 
 
 class Deadlines:
-    """All records that wait in one key space. Each ``due`` gives those that have become so since the one before.
+    """All records that wait in one key space. Each ``due`` returns those that became due since the call before.
 
     Few sorted runs, each at least twice as long as the next: one that comes is moved some times, not at each batch.
     """

@@ -183,7 +183,7 @@ def _settled(number: I64, row: int) -> int:
 
 
 def _look_closer(table: Table, entered: IntakeRows, accepted: Bools, duplicate_ms: int) -> None:
-    """The rows whose id is known under their key, or comes twice here, or that take one back, one by one."""
+    """Process one by one the rows whose id is known for their key, or repeats in the batch, and retractions."""
     batch, keys = entered.batch, entered.keys
     ids = (batch.id_bytes, batch.id_offsets)
     known = table.find(keys, ids)

@@ -31,8 +31,7 @@ class Change:
 class Replay:
     """Rows of a key, in order, judged on those ``before`` them, of which nothing changes.
 
-    ``cause``: of the change that it begins with; None: those that stood, and what came in order before any change that
-    did not.
+    ``cause``: of the change that it begins with; None: the rows before the first change out of order.
     """
 
     before: I64

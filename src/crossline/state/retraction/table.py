@@ -93,7 +93,7 @@ class Table:
         return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk[row]], offset)
 
     def numbers_of_keys(self, data: U8, offsets: I64) -> I32:
-        """The numbers of keys, new ones for those that are new."""
+        """The numbers of keys; new keys get new numbers."""
         raw, ends, names = data.tobytes(), offsets.tolist(), self._key_names
         found = np.empty(len(ends) - 1, np.int32)
         for at, (start, end) in enumerate(pairwise(ends)):

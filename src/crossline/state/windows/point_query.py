@@ -19,8 +19,8 @@ ALWAYS = ((-(2**63), 2**63 - 1),)
 def feature_query_plan(plan: WindowPlan, figures: Sequence[tuple[int, int]]) -> WindowPlan:
     """``plan`` with one feature query alone, of ``figures``: the number of a group, and of one that counts (or -1).
 
-    Windows are of the records before the one that is judged, so that the row that asks is in none, whatever it enters.
-    Figures are named by their places in ``figures``.
+    Windows exclude the judged record, so the row of the query is in none of them. Figures are named by their places in
+    ``figures``.
     """
     groups, named = list(plan.aggregates), []
     for place, (group, count) in enumerate(figures):

@@ -127,7 +127,7 @@ def output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
 
 
 def all_output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
-    """The groups in use: first those of ``output_aggregates``, then those that lines alone read."""
+    """The groups in use: first those of ``output_aggregates``, then those of thresholds only."""
     return tuple(dict.fromkeys((*output_aggregates(plan), *sorted(line.aggregate for line in plan.lines))))
 
 
