@@ -117,7 +117,7 @@ def _in_order(
 
 
 def read_cause(fields: Sequence[Any]) -> Cause:
-    """One as it goes along with parts."""
+    """A cause in the form that parts carry."""
     record_id, ingest_ms, reached_ms, log, sequence, partition, offset = fields
     return Cause(record_id, ingest_ms, reached_ms, (log, sequence, partition), offset)
 

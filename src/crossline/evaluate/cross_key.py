@@ -42,7 +42,7 @@ def cross_key_parts(
 
 
 def _sent(cause: Cause, of: StreamPlan, to: StreamPlan) -> list[Any]:
-    """A cause as it goes along with parts, by what its log is called in the plan that it goes ``to``."""
+    """A cause in the form that parts carry, with the name of its log in the plan ``to``."""
     came, sequence, partition = cause.chunk
     log = came_log(to.order, *of.from_came(came))
     return [cause.record_id, cause.ingest_ms, cause.reached_ms, log, sequence, partition, cause.offset]

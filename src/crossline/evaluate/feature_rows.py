@@ -142,7 +142,7 @@ def _causes(plan: StreamPlan, piece: ReplayedRows, rows: I64) -> tuple[list[Caus
     """The triggers of the features of ``rows``, and for each row the number of its own; -1: the record itself."""
     places = piece.rows.arrival
     if places is None:
-        raise ValueError("rows that are judged again have places")
+        raise ValueError("found replayed rows without places")
     numbers: dict[Cause, int] = {}
     found, replay = np.full(len(rows), -1, np.int32), piece.replay[rows]
     caused = np.array([each is not None for each in piece.causes], np.bool_)[replay]

@@ -358,7 +358,7 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
 
 
 def _finish(draft: Draft, facts: tuple[str, ...]) -> StorePlan:
-    """``facts``: what goes along with every record of the plan."""
+    """``facts``: the fields that every record of the plan carries."""
     kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
     return StorePlan(draft.state_store, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))

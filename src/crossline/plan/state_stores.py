@@ -329,7 +329,7 @@ def _serves(state_store: StateStore, program: Program, spec: StreamSpec, default
 
 
 def _kind(program: Program) -> tuple[bool, bool, bool]:
-    """Whether its state store is kept for patterns, whether for absences, and whether to judge again."""
+    """Whether its state store serves patterns, absences, and replays."""
     return program.kind == "sequence", program.kind == "absence", program.reevaluate
 
 

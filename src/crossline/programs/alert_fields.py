@@ -21,7 +21,7 @@ class CarriedRecord:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that have to go along with rows."""
+        """The fields that rows have to carry."""
         return tuple(name for name, _ in self.fields if name != self.id)
 
 

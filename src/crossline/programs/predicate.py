@@ -282,7 +282,7 @@ class AbsencePredicate(Predicate):
 class FeatureQuery(Predicate):
     """No verdict: feature rows with the figures, by their ``names``, of each judged record. There are no hits.
 
-    ``facts``: fields of the record that go along.
+    ``facts``: fields that the record carries.
     """
 
     kind: ClassVar[Kind] = "query"

@@ -143,7 +143,7 @@ def replayed_rows(plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRow
     """The rows as what hits are read from."""
     places, batch = replayed.rows.arrival, replayed.rows
     if places is None:
-        raise ValueError("rows that are judged again have places")
+        raise ValueError("found replayed rows without places")
     rows: dict[str, Any] = {
         "chunk": places.chunk,
         "offsets": places.offsets,

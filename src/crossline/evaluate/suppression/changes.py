@@ -46,7 +46,7 @@ _Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the cro
 def replayed_suppressions(
     plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[ReplayedRows], logs: int
 ) -> Iterator[SuppressionChange]:
-    """What rows that are judged again change; ``logs``: how many logs the records that are judged have."""
+    """The changes by replayed rows; ``logs``: the number of logs of the judged records."""
     for piece in replayed:
         if piece.hits.sat.any() or not piece.begins.all():
             yield from _Holding(plan, store_plan, piece, logs).changes()

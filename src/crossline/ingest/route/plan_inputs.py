@@ -16,7 +16,7 @@ from crossline.plan.compose import columns_from, reads
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.stream_join import StreamJoin, wide_records
 
-# Arrays that go along with rows: the number of its cause in the part's meta (-1: the row's own record), and whether it
+# Arrays beside those of rows: the number of its cause in the part's meta (-1: the row's own record), and whether it
 # is retracted.
 CAUSE, GONE = "cause", "gone"
 

@@ -25,7 +25,7 @@ TO_DO = (
     "restore the list from a copy, or move the checkpoint away: what the source still has is then judged again, "
     "and its alerts have the same ids"
 )
-_FORGET_MIN = 10_000  # chunks that are let go of at once
+_FORGET_MIN = 10_000  # chunks that are forgotten at once
 
 
 @dataclass(slots=True, eq=False)

@@ -343,7 +343,7 @@ class Segments:
 
 
 class _Hold:
-    """One process writes a log. Whoever is forked from it lets go at once, so the hold ends with this process."""
+    """One process writes a log. Its forks close the lock at once, so the lock ends with this process."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / LOCK

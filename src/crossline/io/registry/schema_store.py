@@ -27,7 +27,7 @@ from crossline.settings.registry import RegistrySettings
 
 log = get_logger(__name__)
 
-# A registry of several may hear of a new schema a moment after the one that took it.
+# A registry of several may see a new schema a moment after the one that stored it.
 RETRY_S = (0.2, 1.0)
 RETRY_IDS_MAX = 16  # numbers at once: more of them are no schemas, but bytes that look like their numbers
 DOUBTED_MAX = 100  # so many in the life of a process: who sends ever other numbers slows no batch for ever

@@ -325,7 +325,7 @@ class RuleChanges:
         return standing.after(self._snapshot, self._continuing(rules), mine, tables)
 
     def _continuing(self, rules: RuleSet) -> RuleSet:
-        """Without the versions that ended, whose last records wait for nothing more and are not judged again."""
+        """Without the ended versions that no waiting record and no replay needs."""
         streams, defaults = self._configured.streams, self._configured.defaults
         again_ms = rules.again_ms(defaults)
 

@@ -21,7 +21,7 @@ from crossline.runtime.stages.stages import Stage, in_one, stages_of
 from crossline.runtime.work.task import Task
 
 ROWS_MAX = 200_000  # of a batch
-# Of a key that has records out of order all that came in the batch is judged again for each of them.
+# A key with records out of order replays all its records of the batch for each of them.
 ROWS_MAX_AGAIN = 5_000
 
 

@@ -115,7 +115,7 @@ class JarStore:
     def _locked(self, group: str) -> Iterator[None]:
         (self.folder / group).mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{group}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it when the process ends, however it ends
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the system releases it when the process ends, however it ends
             yield
 
 

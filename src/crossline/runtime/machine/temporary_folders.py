@@ -30,7 +30,7 @@ class OwnFolder:
     lock: int
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it, and let go of it; not to be called twice."""
+        """Remove the folder with its content, and release the lock; not to be called twice."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
@@ -42,7 +42,7 @@ def own_folder(kind: str = "") -> OwnFolder:
         with suppress(FileNotFoundError):
             lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             if _locked(lock) and _is_there(path / LOCK, lock):
-                os.pwrite(lock, OURS, 0)  # from here on it can be swept, once it is let go of
+                os.pwrite(lock, OURS, 0)  # from here on it can be swept, once its lock is released
                 return OwnFolder(path, lock)
             os.close(lock)  # another process removed it between two of these lines
 

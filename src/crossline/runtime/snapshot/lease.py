@@ -111,7 +111,7 @@ class Lease:
         self._thread.start()
 
     def _claimed(self, epochs: list[int]) -> bool:
-        """Whether a number was had; not where another one got it, and let go of it, between two looks."""
+        """Whether it got a number; not where another driver got and released it between two looks."""
         dead = self._others_gone()
         epoch = 1 + max([0, *epochs, *_marks(self._names()), *(each.epoch for each in dead)])
         self._claim = Claim(epoch, self._claim.who, 0)

@@ -124,7 +124,7 @@ class PlanSnapshot:
 
     @property
     def revises_ms(self) -> int | None:
-        """How late a record may be that revises decisions; None where nothing is decided, or judged again."""
+        """How late a record may be that revises decisions; None without decisions, or without retraction."""
         again = [
             lp.state_store.lateness_ms for plan in self.plans() for lp in plan.state_stores if lp.state_store.reevaluate
         ]

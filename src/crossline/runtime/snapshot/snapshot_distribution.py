@@ -19,7 +19,8 @@ T = TypeVar("T")
 class SnapshotDistribution:
     """Prepares snapshots to be sent. ``root``: the folder of tables on the store.
 
-    ``stopping``: once it is set, no call waits for the store. The file name of a table has the digest of its content, so an existing file needs no check.
+    ``stopping``: once it is set, no call waits for the store. The file name of a table has the digest of its content,
+    so an existing file needs no check.
     """
 
     def __init__(self, root: str, stopping: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""What a streaming query of Spark 4.1 leaves behind in a session that goes on: found and let go of here.
+"""Releases the resources that a streaming query of Spark 4.1 leaves behind in a session.
 
 For each query with a Python source Java keeps a selector and the closed socket registered with it (three descriptors),
 and a thread that watches workers which are gone. None of them is of use once the query has ended, and no other code

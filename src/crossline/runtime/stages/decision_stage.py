@@ -5,7 +5,7 @@ decided by travels to the shard of the record's id: the hits that count, and whi
 be copies; where every record is decided about, the records. A copy is no second record to decide about, also where a
 rule of another key takes it for a new one.
 
-Where rules judge again, what was decided by is kept for as long as a correction may come, by the shards of ids: their
+With retraction, the inputs of decisions are kept as long as corrections may come, in shards of ids: their
 states are those of depth 0. A correction that changes a record's decision makes a revision of it.
 """
 

@@ -193,7 +193,7 @@ def _flush(logs: list[StateLog], first: int, waiting: list[list[bytes]]) -> None
 def _batches(logs: list[StateLog], last: int) -> Iterator[tuple[int, int, list[Blob]]]:
     """Batch by batch what shards have of it, with the first batch that any of them has.
 
-    Each has let go of batches that no record to come needs: some of more, some of fewer.
+    Each log dropped the batches that no later record needs: some logs more, some fewer.
     """
     left = [log.blobs(-1, last) for log in logs]
     heads = [next(blobs, None) for blobs in left]

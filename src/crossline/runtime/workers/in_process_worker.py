@@ -102,7 +102,7 @@ class InProcessWorker:
         kept = self._setup.topic is not None
         stages = stages_of(self._setup.source, self._intake, self._judge, kept=kept, patient=False)
         try:
-            # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
+            # Closed here: the end of a reader that is collected during a later batch would end that batch's reading.
             with closing(self._read(request.ranges)) as read:
                 for batch in in_one(stages, request.task, read):
                     rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)

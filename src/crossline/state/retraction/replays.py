@@ -16,7 +16,7 @@ _BEFORE_ALL = -(2**62)
 
 @dataclass(slots=True)
 class Change:
-    """What one record brings about under a key: rows that come and rows that go; all of them of ``cause``.
+    """The effect of one record on a key: added and removed rows, all with the same ``cause``.
 
     ``own``: what comes is that record itself, or hits on it.
     """

@@ -87,7 +87,7 @@ class Table:
         return self._ids.at(row).decode()
 
     def cause_of(self, row: int) -> Cause:
-        """A row as what brings something about."""
+        """A row as a cause."""
         numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
         ingest_ms, reached_ms, offset = numbers
         return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk[row]], offset)
@@ -157,7 +157,7 @@ class Table:
         """Put ``rows`` of ``batch`` behind the others, under the keys of these numbers; the numbers of the rows."""
         places, first, count = batch.arrival, len(self), len(rows)
         if places is None:
-            raise StateError("rows that are judged again need their places; start from a new checkpoint")
+            raise StateError("found rows without the places that replays need; start from a new checkpoint")
         chunks = np.array([self._chunk_number(each) for each in places.chunks] or [0], np.int32)
         given = (batch.clock_ms, batch.ingest_ms, batch.lateness_ms, places.reached_ms, places.offsets)
         ids = _take(batch.id_bytes, batch.id_offsets, rows)
