@@ -2,7 +2,8 @@
 
 Rules that read several streams see the records of all in ingest order. A stream that keeps up reads all of them up to
 the same instants. Files of the past are read as they come, so what was read further than the slowest stream waits here,
-in each shard, until that one has come as far. Every shard sees the clock of every chunk, so all release the same records.
+in each shard, until that one has come as far. Every shard sees the clock of every chunk, so all release the same
+records.
 """
 
 from __future__ import annotations

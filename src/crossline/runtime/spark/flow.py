@@ -49,7 +49,7 @@ def in_stages(
     spill_folder: Path | None = None,
     placement: ShardPlacement | None = None,
 ) -> DataFrame:
-    """The output rows; each stage is one of Spark. Task s % ``partitions`` judges shard s, on the executor of its placement.
+    """The output rows; each stage is one of Spark. Task s % ``partitions`` judges shard s where it is placed.
 
     ``spill_folder``: a folder for what goes from stage to stage, where all tasks are on one machine.
     """
