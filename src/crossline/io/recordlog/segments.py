@@ -85,9 +85,8 @@ class Segments:
                 raise
 
     def append(self, lines: Sequence[Line]) -> list[Spot]:
-        """Append ``lines``; returns their positions once all are on the disk.
+        """Append ``lines``; returns their positions, for a known id the old one, once all are on the disk.
 
-        A line with a known id keeps its old position.
         Raises RetryableError where the disk does not take them: some may be there, and are found when they come again.
         """
         if self._hold is None:

@@ -137,12 +137,8 @@ def _assembled(
     features: FeaturePipeline | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
-    checkpoint = str(held.folder)
-    here = is_on_this_machine(spark.sparkContext.master)
     before = previous_snapshot(held.folder)
     shards = _shards(config, before, cores)
-    bounds = Bounds(config.engine.partition_lag)
-    deciding = None if features is not None else _deciding(config, before)
     if features is not None:
         _check_figures(features.feed, before, held.folder)
     snapshot = PlanSnapshot(
@@ -150,34 +146,11 @@ def _assembled(
         streams=dict(config.streams),
         defaults=rule_defaults(config),
         shards=shards,
-        bounds=bounds,
-        deciding=deciding,
+        bounds=Bounds(config.engine.partition_lag),
+        deciding=None if features is not None else _deciding(config, before),
         feature_query=features is not None,
     )
-    local = spark.sparkContext.master.startswith("local[")
-    # No more than are there: the requests decide which of them it keeps.
-    held_max = shards if _has_state_servers(spark) else max(2, 2 * -(-shards // max(1, cores)))
-    settings = PipelineSettings(
-        name=config.name,
-        checkpoint=checkpoint,
-        partitions=min(shards, cores),
-        trigger_ms=config.engine.trigger,
-        shards_held=held_max,
-        backfill=config.engine.backfill,
-        one_machine=local and shards <= held_max,
-        in_process=config.engine.in_process != "never",
-        placement=not local,
-        breaker=config.defaults.bound,
-        state=held.state_root,
-        tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,
-        topic=_decision_topic(config) if features is None else None,
-        records_max=sum(
-            _records_max(config, source)
-            for source in config.sources.values()
-            if isinstance(source, KafkaSourceSettings)
-        ),
-        within_ms=max(config.engine.trigger, config.engine.batch_within),
-    )
+    settings = _pipeline_settings(spark, config, held, shards, decides=features is None)
     sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
     if features is not None:
         return Pipeline(
@@ -192,12 +165,12 @@ def _assembled(
             before=before,
         )
     held.keep_log(log_path(config.rules.path, config.name))
-    tables = Path(checkpoint) / "tables"
+    tables = held.folder / "tables"
     feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
     sinks = _sinks(config, options, held)
     in_force = InForce()
     if config.serve is not None:
-        ends = SourceEnds(checkpoint, order)
+        ends = SourceEnds(str(held.folder), order)
         sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
     pipeline = Pipeline(
         spark,
@@ -213,6 +186,38 @@ def _assembled(
     )
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline
+
+
+def _pipeline_settings(
+    spark: SparkSession, config: Config, held: Checkpoint, shards: int, *, decides: bool
+) -> PipelineSettings:
+    """The settings of the run; ``decides``: it makes alerts and decisions, and not feature rows alone."""
+    cores = spark.sparkContext.defaultParallelism
+    here = is_on_this_machine(spark.sparkContext.master)
+    local = spark.sparkContext.master.startswith("local[")
+    # No more than are there: the requests decide which of them it keeps.
+    held_max = shards if _has_state_servers(spark) else max(2, 2 * -(-shards // max(1, cores)))
+    return PipelineSettings(
+        name=config.name,
+        checkpoint=str(held.folder),
+        partitions=min(shards, cores),
+        trigger_ms=config.engine.trigger,
+        shards_held=held_max,
+        backfill=config.engine.backfill,
+        one_machine=local and shards <= held_max,
+        in_process=config.engine.in_process != "never",
+        placement=not local,
+        breaker=config.defaults.bound,
+        state=held.state_root,
+        tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,
+        topic=_decision_topic(config) if decides else None,
+        records_max=sum(
+            _records_max(config, source)
+            for source in config.sources.values()
+            if isinstance(source, KafkaSourceSettings)
+        ),
+        within_ms=max(config.engine.trigger, config.engine.batch_within),
+    )
 
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from crossline.runtime.machine.lifeline import watched_lifeline
-from crossline.runtime.machine.zygote_client import ask
+from crossline.runtime.machine.zygote_client import request_fork
 from crossline.runtime.pipeline.in_process_runner import MODULE
 from e2e.ended import still_running
 
@@ -95,7 +95,7 @@ serve({str(path)!r})
         assert zygote.stdin is not None
         while not path.exists():
             assert zygote.poll() is None
-        with ask(str(path), MODULE, [], [nothing, writes, 2]):
+        with request_fork(str(path), MODULE, [], [nothing, writes, 2]):
             working = psutil.Process(int(os.read(reads, 20)))
             try:
                 assert working.ppid() == zygote.pid

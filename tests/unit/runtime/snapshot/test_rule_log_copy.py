@@ -90,7 +90,7 @@ def test_a_log_of_another_life_is_put_aside_and_reported(tmp_path: Path) -> None
     assert LogFile(path).open() == [STARTED]
     (aside,) = path.parent.glob("shop.jsonl.before-*")
     assert aside.read_bytes() == other
-    assert [each["aside"] for each in logged if each["log_level"] == "warning"] == [str(aside)]
+    assert [each["backup"] for each in logged if each["log_level"] == "warning"] == [str(aside)]
     checkpoint.release()
 
 
