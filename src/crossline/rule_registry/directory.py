@@ -54,7 +54,7 @@ def log_path(rules: str | Path, pipeline: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Effective:
-    """From when on what is taken up holds: ``of`` a rule, ``at`` a stream; None: from the beginning."""
+    """From when on what is loaded holds: ``of`` a rule, ``at`` a stream; None: from the beginning."""
 
     of: Callable[[Rule], int | None]
     at: Callable[[str], int | None]
@@ -76,7 +76,7 @@ class DirectoryRuleLog:
     """The rules of one pipeline. Only this class writes the log, and one process at a time does.
 
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
-    that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
+    that waits for one is loaded when it comes (None: not checked). ``sink_topics``: where alerts may go.
     ``figures``: a folder of shared figures, which is watched as that of the rules is; the names of files in it begin
     with its path. ``publications``: where rules come from; None: from files in the folder. ``review``: whether a
     version needs approval. ``proven``: whether that names a proof.
@@ -163,7 +163,7 @@ class DirectoryRuleLog:
         self._record([*logged, RuleEvent("started", now_ms)], changes, events)
 
     def _look(self, *, allow_no_rules: bool) -> None:
-        """See what is refused of the files as they stand; what changed is taken up with ``poll``."""
+        """See what is refused of the files as they stand; what changed is loaded with ``poll``."""
         changes = None
         with suppress(RetryableError):  # a folder that cannot be read now is reported when it is polled
             changes = self.poll()
@@ -210,7 +210,7 @@ class DirectoryRuleLog:
 
         ``highest_ingest_ms``: by stream, of all records judged so far. What is published holds from just after that of
         the stream that it reads, or from the ``effective_from`` it asks for if that is later; on a ``wall`` clock (that
-        of a stream which is not in ``clocks``) not before ``now_ms``. A file is taken up whole or not at all.
+        of a stream which is not in ``clocks``) not before ``now_ms``. A file is loaded whole or not at all.
 
         ``more``: what happened to lists, logged before, all or nothing.
         """
@@ -354,7 +354,7 @@ def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> N
 def earliest_ms(
     stream: str, highest_ingest_ms: Mapping[str, int], now_ms: int, clocks: Mapping[str, IngestClock]
 ) -> int | None:
-    """The first instant of the ingest clock of ``stream`` that what is taken up now may hold from; None: the beginning.
+    """The first instant of the ingest clock of ``stream`` that what is loaded now may hold from; None: the beginning.
 
     Just after the highest one seen; on a ``wall`` clock (that of a stream which is not in ``clocks``) not before now.
     """

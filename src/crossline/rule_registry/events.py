@@ -39,7 +39,7 @@ class RuleEvent:
     ``started``: the pipeline's first start; the rules before it were there then. ``published``: a new version; ``body``
     is the whole rule, ``digest`` that of its body. ``status_changed``: the version goes on under another status. Both
     hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``ended``: the version judges nothing
-    from then on, since the next one reads another stream. ``refused``: a file was not taken up;
+    from then on, since the next one reads another stream. ``refused``: a file was not loaded;
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
     ``list_changed``: a named list has another content, that of the file with ``digest``, which is kept beside the log.
     It holds from ``begins_ms`` on the ingest clock of each stream, None (or a stream that is not there) for the

@@ -1,4 +1,4 @@
-"""Which rules of files may be taken up: whether they go together, and may follow what was published."""
+"""Which rules of files may be loaded: whether they go together, and may follow what was published."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def judge(read: Read, history: History) -> tuple[list[FileRule], dict[str, Refus
 
 
 def _without_hits(taken: Collection[FileRule], history: History) -> dict[str, RefusedError]:
-    """Of each file with rules that read hits of a rule which is not taken up, whatever the reason: its refusal."""
+    """Of each file with rules that read hits of a rule which is not loaded, whatever the reason: its refusal."""
     known = {*history.rules, *(each.rule.rule_id for each in taken)}
     problems: dict[str, list[Problem]] = {}
     for each in taken:
@@ -48,8 +48,8 @@ def _without_hits(taken: Collection[FileRule], history: History) -> dict[str, Re
             for read in (rule_of(source),) if several is None else several:
                 if read is None or read in known or history.knows(each.rule):
                     continue
-                path, found = each.rule.place_of_source(source), f"rule {read}, which is not taken up"
-                problem = each.problem(Finding(path, found, "a rule that is taken up"))
+                path, found = each.rule.place_of_source(source), f"rule {read}, which is not loaded"
+                problem = each.problem(Finding(path, found, "a rule that is loaded"))
                 problems.setdefault(each.source, []).append(problem)
     return {source: RefusedError(found) for source, found in problems.items()}
 

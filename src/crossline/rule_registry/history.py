@@ -232,7 +232,7 @@ class History:
         reader = next((name for name in readers if self.rules[name].judges), None)
         if reader is None:
             return None
-        lines = [each.said for each in (now, before)]
+        lines = [each.text for each in (now, before)]
         if lines[0] == lines[1]:
             lines = [f"figures of {'several keys' if each.cross_key else 'one key'}" for each in (now, before)]
         fresh = next((source for source in now.sources if source not in before.sources), now.judged[0])
@@ -260,7 +260,7 @@ class History:
         return said in words and said != wording_digest(mine.versions[mine.in_force])
 
     def moves(self, rule: Rule) -> bool:
-        """Whether taking up ``rule``, for which there is no finding, changes anything."""
+        """Whether loading ``rule``, for which there is no finding, changes anything."""
         if not self.knows(rule):
             return True
         known = self.rules[rule.rule_id].versions[rule.version]

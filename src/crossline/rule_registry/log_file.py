@@ -144,7 +144,7 @@ def _check_place(path: Path, descriptor: int) -> None:
             return
         problem = "was replaced by another file"
     raise RetryableError(
-        f"the rule log {path} {problem}: nothing is taken up while the log that this run holds is not in its place. "
+        f"the rule log {path} {problem}: nothing is loaded while the log that this run holds is not in its place. "
         f"Move that very file back; or stop this run, put back a copy, and start again"
     )
 

@@ -119,7 +119,7 @@ class TablesDirectory:
         return begun
 
     def poll(self) -> TableChanges | None:
-        """What there is to take up, read and checked, or None. Cheap while nothing changes; slow where much did.
+        """What there is to load, read and checked, or None. Cheap while nothing changes; slow where much did.
 
         Raises RetryableError where a content cannot be kept.
         """

@@ -135,7 +135,7 @@ class Rule(BaseModel):
     owner: str | None = Field(None, description="Who answers for it.")
     tags: Texts = Field((), description="Free marks.")
     effective_from: OptionalInstant = Field(
-        None, description="Instant on the ingest clock from which it judges; none: from when it is taken up."
+        None, description="Instant on the ingest clock from which it judges; none: from when it is loaded."
     )
     time_mode: TimeMode | None = Field(
         None, description="Clock: `event_time`, or `processing_time`, which is ingest time. None: the pipeline's."

@@ -100,18 +100,18 @@ class PipelineFile(Settings):
     sources: Annotated[dict[str, Source], not_empty("at least one source, by the name of its stream")] = Field(
         description="Where the records of each stream come from, by the name of the stream."
     )
-    rules: RulesFrom = Field(description="Where the rules are; they are taken up as they change.")
+    rules: RulesFrom = Field(description="Where the rules are; they are loaded as they change.")
     figures: str | None = Field(
         default=None,
         min_length=1,
         description="Folder of the shared figures that rules name; they may stand beside the rules too.",
     )
     lists: ListsFrom | None = Field(
-        default=None, description="Where the named lists are; they are taken up as they change."
+        default=None, description="Where the named lists are; they are loaded as they change."
     )
     enrich: Annotated[dict[str, AnyTable], BeforeValidator(check_tables)] = Field(
         default_factory=dict,
-        description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; taken up "
+        description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; loaded "
         "as they change.",
     )
     sinks: Annotated[list[Sink], not_empty("at least one sink, for example {kind: console}")] = Field(

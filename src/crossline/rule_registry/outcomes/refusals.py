@@ -1,4 +1,4 @@
-"""What is refused as files stand now. It is reported at every start, for no rule in such a file is taken up.
+"""What is refused as files stand now. It is reported at every start, for no rule in such a file is loaded.
 
 The log has a refusal once for each content, so that it cannot say what is refused still.
 """

@@ -51,7 +51,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Messages that were taken up, as they came (``RAW``; a null value takes its row away), from ``begins`` on."""
+    """Messages that were loaded, as they came (``RAW``; a null value takes its row away), from ``begins`` on."""
 
     raw: pa.Table
     begins: Begins
@@ -181,7 +181,7 @@ class Segments:
             return 0
 
     def clear(self) -> None:
-        """Nothing was taken up: a first start that ended before it was written down."""
+        """Nothing was loaded: a first start that ended before it was written down."""
         for path in [*self.folder.glob("*.jsonl"), *self.folder.glob("*.rows")]:
             path.unlink(missing_ok=True)
 

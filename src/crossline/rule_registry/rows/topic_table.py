@@ -148,14 +148,14 @@ class TopicTable:
         return whole_table(last_of_each(self.declared.read(pa.concat_tables(raws)).rows))
 
     def poll(self) -> RowChange | None:
-        """What there is to take up, read and checked, or None. Raises RetryableError where it cannot be kept."""
+        """What there is to load, read and checked, or None. Raises RetryableError where it cannot be kept."""
         try:
             found = self.reader.read()
             self._waiting.extend((self.reader.topic_id, each) for each in found)
             if self._there is not None:
                 self._there.update(each.key for each in found if each.key is not None)
             self._trouble = None
-        except CrosslineError as error:  # a topic that is gone leaves the table as it is, and rules to be taken up
+        except CrosslineError as error:  # a topic that is gone leaves the table as it is, and rules to be loaded
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 log.error("the topic of a table cannot be read; the table stays", table=self.name, error=self._trouble)  # noqa: TRY400

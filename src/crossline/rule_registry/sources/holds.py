@@ -225,7 +225,7 @@ def _event(
             at = {stream: begins(stream) for stream, _ in placed.begins}
             last_ms = max((ms for ms in at.values() if ms is not None), default=None)
             return replace(event, hold_id=wish.hold_id, begins_ms=at, effective_from_ms=last_ms)
-        wish = refused(name, f"hold {wish.hold_id}, which is not taken up", "a hold that is taken up")
+        wish = refused(name, f"hold {wish.hold_id}, which is not loaded", "a hold that is loaded")
     if isinstance(wish, RefusedError):
         return RuleEvent("refused", now_ms, text=str(wish))
     at = {stream: begins(stream) for stream in standing.streams_of(wish)}

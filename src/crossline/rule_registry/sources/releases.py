@@ -58,7 +58,7 @@ class Wish:
 def release_problem(wish: Wish, rules: Mapping[int, Rule] | None) -> tuple[str, str] | None:
     """What was found and what was expected, where ``wish`` releases nothing; ``rules``: its rule's, by version."""
     if not rules:
-        return f"rule {wish.rule_id}, which is not taken up", "a rule that is taken up"
+        return f"rule {wish.rule_id}, which is not loaded", "a rule that is loaded"
     holding = [rule for rule in rules.values() if rule.hold is not None]
     if not holding:
         return f"rule {wish.rule_id}, whose alerts hold nothing", "a rule with a hold"

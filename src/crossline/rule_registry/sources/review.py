@@ -40,7 +40,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """What may be taken up, what waits, and what is refused, by file.
+    """What may be loaded, what waits, and what is refused, by file.
 
     ``approvals``: of the versions that need one, by rule and version.
     """
@@ -100,7 +100,7 @@ def split(files: Files) -> tuple[Files, Files]:
 
 
 def needs_approval(rule: Rule, history: History) -> bool:
-    """Whether taking up ``rule`` makes effective, or active, what nobody approved of.
+    """Whether loading ``rule`` makes effective, or active, what nobody approved of.
 
     A draft judges nothing, and ends nothing. What a version before says in the same words, and was approved of, is
     approved of: that is going back.
@@ -119,7 +119,7 @@ def reviewed(
 ) -> Reviewed:
     """``read``, without those of the ``taken`` rules that wait for approval, and with refusals of wrong approvals.
 
-    ``taken``: what would be taken up without a review. ``proven``: whether an approval has to name its proof.
+    ``taken``: what would be loaded without a review. ``proven``: whether an approval has to name its proof.
     """
     given, left = _given(approvals)
     left.update(read)

@@ -246,7 +246,7 @@ def _text(each: FileRule, content: FileContent) -> bytes:
 
 
 def as_if_published(rules: Sequence[FileRule]) -> History:
-    """What a pipeline knows that has taken up all of these."""
+    """What a pipeline knows that has loaded all of these."""
     events = [
         RuleEvent(
             "published",

@@ -83,7 +83,7 @@ def read_rules(config: PipelineConfig) -> tuple[list[Row], list[RuleEvent], Mapp
 
 
 def versions_of(config: PipelineConfig, rule_id: str) -> list[Row]:
-    """The versions of a rule, by number: those of the log, and those that stand in files and wait to be taken up.
+    """The versions of a rule, by number: those of the log, and those that stand in files and wait to be loaded.
 
     Raises ProblemError if there is none.
     """

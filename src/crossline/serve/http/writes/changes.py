@@ -76,7 +76,7 @@ async def approve(
     rule_id, version = of
     if deps.config.rules.review == "none" and not isinstance(deps.config.rules, RulesTopic):
         raise conflict(
-            f"the rules have no review, so version {version} of {rule_id} is effective once a pipeline takes it up; "
+            f"the rules have no review, so version {version} of {rule_id} is effective once a pipeline loads it; "
             "nothing was done. Set rules.review, where a second person is to approve"
         )
     if deps.config.rules.review == "proven" and proof is None:

@@ -1,4 +1,4 @@
-"""Puts an approved text where a pipeline takes it up: in the name of who wrote it, with who approved beside it."""
+"""Puts an approved text where a pipeline loads it: in the name of who wrote it, with who approved beside it."""
 
 from __future__ import annotations
 

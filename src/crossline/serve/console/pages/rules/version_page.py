@@ -75,7 +75,7 @@ async def set_status(asked: PageRequest) -> Any:
         known = await doing_of(asked)
         return Shown(await asyncio.to_thread(_page, asked, wanted, known, detail, version), error.status)
     text = f"Version {version} of {rule_id} is to be {wanted}"
-    text += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
+    text += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline loads it with its next batch."
     return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, text)
 
 
