@@ -37,6 +37,7 @@ class Telemetry:
     @classmethod
     def of(cls, config: PipelineConfig) -> Self:
         """Those that the pipeline and the environment ask for.
+
         Raises UsageError where the pipeline asks for spans and their library is not installed, or where the address to
         listen on is in use; PermanentError where the key of the collector cannot be read.
         """

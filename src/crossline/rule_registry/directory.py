@@ -280,7 +280,7 @@ class DirectoryRuleLog:
     def _events(self, changes: Changes, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
         """What follows from the files: refusals, then publications by rule and version, then warnings."""
         asked = self._reviewed(changes)
-        taken, refused = judge(asked.read, self._history)
+        accepted, refused = judge(asked.read, self._history)
         self._refused = refusals_in(refused, changes.read, changes.files, now_ms)
         yield from (e for e in self._refused.values() if (e.source, e.digest) not in self._history.refused)
         for each in asked.waiting:
@@ -288,7 +288,7 @@ class DirectoryRuleLog:
             if (waits.rule_id, waits.version, waits.digest) not in self._history.waiting:
                 yield waits
         going = self._history.copy()  # of several versions at once each follows the one before it
-        for each in taken:
+        for each in accepted:
             if going.moves(each.rule):
                 moved = going.in_force_elsewhere(each.rule)
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
@@ -303,7 +303,7 @@ class DirectoryRuleLog:
                 yield event
         yield from release_events(changes.files, going, now_ms, effective.of)
         yield from hold_events(changes.files, going, self._streams or {}, now_ms, effective.at)
-        standing = {each.rule.rule_id for each in (*taken, *asked.waiting)}
+        standing = {each.rule.rule_id for each in (*accepted, *asked.waiting)}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:
                 where = "file" if key_of(rule.source) is None else "message"
@@ -316,8 +316,8 @@ class DirectoryRuleLog:
         if not self._review:
             return Reviewed(changes.read)
         rules, approvals = split(changes.files)
-        taken = judge(changes.read, self._history)[0]
-        return reviewed(changes.read, taken, rules, approvals, self._history, proven=self._proven)
+        accepted = judge(changes.read, self._history)[0]
+        return reviewed(changes.read, accepted, rules, approvals, self._history, proven=self._proven)
 
     def _check_streams(self) -> None:
         sources = None if self._streams is None else Sources(self._streams, self._history.heads, any_key=True)

@@ -159,17 +159,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def keep(path: Path, data: bytes, what: str) -> None:
-    """Have ``data`` on the disk; what is there already is it. Raises RetryableError where the disk does not take it."""
+    """Write ``data`` to the disk, unless the file exists. Raises RetryableError where the disk fails."""
     if path.exists():
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
+        with draft.open("wb") as file:
             file.write(gzip.compress(data, LEVEL if len(data) < LARGE else QUICK_LEVEL, mtime=0))
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        draft.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise RetryableError(f"{what} cannot be kept in {path}: {error.strerror}") from error

@@ -132,7 +132,7 @@ class RuleFolder:
         return Publication(tuple(written), tuple(sorted(gone)))
 
     def _check_ends(self, before: Files, written: Sequence[Written]) -> None:
-        """Raise PermanentError where a version that is live, and is to be retired as its file says, would not be."""
+        """Raise PermanentError if a live version, which its file retires, would stay live."""
         standing, _ = judge_files(before, History(), self._known)
         ends = {_name(each): each for each in standing if each.rule.status == "retired"}
         for each in written:
@@ -196,7 +196,7 @@ class RuleFolder:
         return replace(done, taken_back=undone)
 
     def _write(self, name: str, data: bytes, before: Files) -> None:
-        """Replace the file; where a server does it for somebody, that is stated first, so that it is never without."""
+        """Replace the file; in another name a server writes its statement first, so the file never lacks it."""
         if self.in_name_of is not None:
             content = FileContent(data)
             author = self._author(before, name, content)
@@ -231,7 +231,7 @@ class RuleFolder:
         if isinstance(rules, RefusedError):
             raise rules
         read_before = read_files(before, self._known)
-        # Under the name that it will have there; where it is new and does not go with another file, it is the one told.
+        # Under the name that it will have there; where it is new and does not go with another file, the error names it.
         read_after = read_files({**before, name: content}, self._known)
         changed: set[tuple[str, int]] = set()
         known: set[tuple[str, int]] = set()
@@ -301,7 +301,7 @@ def no_rule(rule_id: str, names: Collection[str], version: int | None = None) ->
 def again(rule: Rule) -> PermanentError:
     """The error for a status that the file has already, while the breaker made the rule shadow."""
     return PermanentError(
-        f"rule {rule.rule_id} version {rule.version} is shadow: the breaker found that it floods, though its file says "
+        f"rule {rule.rule_id} version {rule.version} is shadow: the breaker found that it floods, though its file has "
         f"{rule.status} (crossline rules history {rule.rule_id}). Set it to shadow first, and once that is loaded to "
         f"{rule.status}; or publish another version of it"
     )
@@ -315,8 +315,8 @@ def check_move(rule_id: str, now: Status, status: Status, where: str = "") -> No
 
 
 def _rule_ids(files: Files, known: Known) -> set[str]:
-    taken, _ = judge_files(files, History(), known)
-    return {each.rule.rule_id for each in taken}
+    accepted, _ = judge_files(files, History(), known)
+    return {each.rule.rule_id for each in accepted}
 
 
 def _renamed(problem: Problem, name: str, shown_as: str) -> Problem:

@@ -274,8 +274,8 @@ def _check_first(
         if not found and time.monotonic() > deadline_s:
             text = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
             raise SinkError(
-                f"what was sent to topic {place.settings.topic} is in the topic; it is unknown whether another message was "
-                f"first: {text}. Once the brokers are up, publish it again: that shows it"
+                f"what was sent to topic {place.settings.topic} is in the topic; it is unknown whether another message "
+                f"was first: {text}. Once the brokers are up, publish it again: that shows it"
             )
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}

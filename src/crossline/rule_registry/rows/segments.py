@@ -186,14 +186,14 @@ class Segments:
             path.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with aside.open("wb") as file:
+            with draft.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            draft.replace(path)
             sync_folder(path.parent)
         except OSError as error:
             raise RetryableError(f"{path} cannot be written: {error.strerror}") from error

@@ -57,9 +57,7 @@ class WithFigures:
         more = self._further.changed()
         if found is None and more is None:
             return None
-        first, further = (
-            taken if each is None else each for each, taken in zip((found, more), self._taken, strict=True)
-        )
+        first, further = (last if each is None else each for each, last in zip((found, more), self._taken, strict=True))
         return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
 
     def take(self, files: Files) -> None:

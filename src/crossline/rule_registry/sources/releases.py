@@ -1,4 +1,4 @@
-"""Releases: what somebody asks to be held no more. Messages of a topic, or files in ``.releases`` of a folder."""
+"""Releases: requests that end holds. Messages of a topic, or files in ``.releases`` of a folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def release_name(rule_id: str, key: Key) -> ReleaseKey:
 
 
 def release_text(rule_id: str, key: Key, reason: str, asked_ms: int) -> bytes:
-    """What stands in a message or file; ``asked_ms`` tells one from the one before it."""
+    """What stands in a message or file; ``asked_ms`` differs from that of the one before it."""
     body = {"rule_id": rule_id, "key": dict(key), "reason": reason, "asked_at": format_instant(asked_ms)}
     return orjson.dumps(body)
 

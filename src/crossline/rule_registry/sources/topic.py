@@ -207,5 +207,5 @@ def list_file(key: Key) -> str | None:
 
 
 def _marks(files: Files) -> dict[str, tuple[str, str | None]]:
-    """What must be looked at again where it is another: who published it too, since that may not be said at first."""
+    """Digest and publisher by file: a change of either has the file checked again. The publisher may come later."""
     return {name: (content.digest, content.origin.who) for name, content in files.items()}
