@@ -14,7 +14,7 @@ State = Literal["waiting", "published", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class RuleDraft:
-    """A text that somebody works on. ``at_ms``: when it was saved last, epoch milliseconds."""
+    """A text that a user works on. ``at_ms``: when it was saved last, epoch milliseconds."""
 
     rule_id: str
     who: str
@@ -41,7 +41,7 @@ class Request:
     """That ``who`` asks for approval of a text. ``decided_by``, ``decided_ms``, ``reason``: once it is over.
 
     ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stood there then, empty if
-    there was no such file, None if rules do not come from files, or nobody kept it. ``done_ms``: when all that was
+    there was no such file, None if rules do not come from files, or it was not kept. ``done_ms``: when all that was
     decided was done; None: not yet, as where a server ended in between.
     """
 

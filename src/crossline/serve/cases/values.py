@@ -143,7 +143,7 @@ class Case:
 class CaseChange:
     """What is to become of a case; what is left out stays.
 
-    ``assignee`` None: nobody. ``link``, ``unlink``: alerts that come and go. ``verdict``: only with ``state`` resolved;
+    ``assignee`` None: no one. ``link``, ``unlink``: alerts that come and go. ``verdict``: only with ``state`` resolved;
     it becomes the label of every linked record. ``reason`` stands in the event.
     """
 
@@ -231,7 +231,7 @@ class KeyReusedError(UsageError):
 
 
 class NotTakenError(UsageError):
-    """What was given cannot be taken. ``pointer``: where in the body of a request it stands. Of HTTP a 422."""
+    """The input is not valid. ``pointer``: where in the body of a request it stands. Of HTTP a 422."""
 
     def __init__(self, pointer: str, found: str, expected: str, hint: str | None = None) -> None:
         super().__init__(f"{pointer}: found {found}; expected {expected}" + (f"; {hint}" if hint else ""))

@@ -98,7 +98,7 @@ async def _send_one(
     except RetryableError:
         raise
     except Exception:
-        log.exception("an answered record is not taken by its stream", stream=asked.stream, record_id=asked.record_id)
+        log.exception("an answered record is refused by its stream", stream=asked.stream, record_id=asked.record_id)
         await outbox.set_aside(asked)
         return
     await outbox.done(asked)
@@ -130,8 +130,8 @@ async def send_on(
     """
     pause_s = PAUSE_S
     while not stop.is_set():
-        taken = [await _send_all(outbox, stream, log_of, placed) for stream, log_of in logs.items()]
-        pause_s = PAUSE_S if all(taken) else min(2 * pause_s, PAUSE_S_MAX)
+        sent = [await _send_all(outbox, stream, log_of, placed) for stream, log_of in logs.items()]
+        pause_s = PAUSE_S if all(sent) else min(2 * pause_s, PAUSE_S_MAX)
         try:
             await asyncio.wait_for(stop.wait(), pause_s)
         except TimeoutError:

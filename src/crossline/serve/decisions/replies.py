@@ -1,4 +1,4 @@
-"""What is sent: decisions as the API says them, and problems (RFC 9457)."""
+"""Responses: decisions in the API's form, and problems (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def kept_before(answer: DecisionAnswer, body: bytes) -> DecisionAnswer:
 
 
 def fallback_decision(asked: SubmittedRecord, decision: str, policy_version: int) -> dict[str, Any]:
-    """What the policy's fallback says about a record, as the pipeline writes decisions: no rule is a reason of it."""
+    """The decision of the policy's fallback about a record, as the pipeline writes decisions: no rule is a reason of it."""
     return {
         "decision_id": decision_id(policy_version, asked.stream, asked.record_id),
         "decision": decision,

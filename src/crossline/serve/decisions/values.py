@@ -119,7 +119,7 @@ class Judge(Protocol):
         ...
 
     def lay(self, asked: Sequence[SubmittedRecord]) -> None:
-        """Records that went into the stream and that nobody asks about: those that come later see them all the same."""
+        """Records of the stream without a request: later records see them all the same."""
         ...
 
     def placed(self, number: int, place: LogPosition) -> None:
@@ -142,7 +142,7 @@ class RecordLog(Protocol):
         """Put them there, in their order; returns once all are kept (synced, or acknowledged by all brokers).
 
         A record whose id is there already is not put there again: its place is that of the first. Raises a
-        ``RetryableError`` where none, or nobody knows which, could be kept.
+        ``RetryableError`` where none, or an unknown part, could be stored.
         """
         ...
 

@@ -108,7 +108,7 @@ def refusal(status: int, detail: str, *, headers: Mapping[str, str] | None = Non
 
 
 def not_allowed() -> ProblemError:
-    """The one answer to what is not there and to what may not be seen: nobody learns which of both it is."""
+    """The one answer to what is not there and to what may not be seen: they look the same."""
     return refusal(
         403,
         "found nothing at this address that this credential may see or do; expected an address of the API, and a "
@@ -156,7 +156,7 @@ def install(app: Starlette) -> None:
         return problem_of(error).response()
 
     async def of_nobody(request: Request, error: Exception) -> Response:  # noqa: ARG001 - as above
-        return refusal(400, "the client went away").response()  # nobody reads it, and it is no fault
+        return refusal(400, "the client went away").response()  # the client does not read it, and it is no fault
 
     app.add_exception_handler(ClientDisconnect, of_nobody)
     for kind in (ProblemError, RequestValidationError, HTTPException, CrosslineError, Exception):

@@ -46,7 +46,7 @@ class IntakePosition:
 
 
 def steps_of(batch: FeedBatch) -> list[Step]:
-    """The lines of a batch in the order in which they are taken: decisions are about alerts that are known then."""
+    """The lines of a batch in the order of intake: decisions follow the alerts that they are about."""
     return [(name, line) for name in ("alerts", "decisions") for line in batch.section(name)]  # type: ignore[misc]  # of two names
 
 
@@ -56,7 +56,7 @@ def planned_of(batch: FeedBatch) -> str:
 
 
 class CaseIntake:
-    """The one way of alerts into cases. It has the file open for itself: nobody who reads cases waits for it.
+    """The only intake of alerts into cases. It has its own connection to the file: readers of cases do not wait for it.
 
     Args:
         path: ``cases.db``.
@@ -88,9 +88,9 @@ class CaseIntake:
         return IntakePosition(**found[0]) if found else IntakePosition()
 
     def take(self, steps: Iterable[Step], mark: IntakePosition | None) -> None:
-        """Take them, and note ``mark``. An alert that was taken before changes nothing.
+        """Take them in, and note ``mark``. An alert that is there already changes nothing.
 
-        Raises RetryableError if the file takes nothing now: nothing of it was taken then.
+        Raises RetryableError if the file cannot be written now: then nothing was written.
         """
         now_ms = self._clock_ms()
         with self._file.transaction():
@@ -117,7 +117,7 @@ class CaseIntake:
         self._on_change()
 
     def take_alerts(self, alerts: Sequence[dict[str, Any]]) -> None:
-        """Take alerts of elsewhere, such as of a store, in their order; those that were taken before change nothing."""
+        """Take in alerts from elsewhere, such as a store, in order; those that are there already change nothing."""
         self.take([("alerts", orjson.dumps(each)) for each in alerts], None)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class NewSuppression:
     conditions: Sequence[SuppressionCondition] = ()
 
     def checked(self, now_ms: int) -> NewSuppression:
-        """It, if it can be taken. Raises NotTakenError."""
+        """The same, if it is valid. Raises NotTakenError."""
         if not self.rules and not self.key and not self.conditions:
             raise NotTakenError("", "a suppression of everything", "rules, a key or conditions")
         if len(self.rules) > RULES_MAX:

@@ -126,7 +126,7 @@ class ProviderLogin:
             raise RefusedCredentialError("the nonce is another one")
         name = principal_name(claims["sub"])
         if name is None:
-            raise RefusedCredentialError("its sub is nobody's")
+            raise RefusedCredentialError("its sub is no name")
         return Person(name, tuple(self._tokens.roles(claims)), next_page)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What is held now: by alerts whose rules hold their keys, and by people, as long as nobody released it."""
+"""The holds in force: of alerts whose rules hold their keys, and of people, until they are released."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def current_of(rows: Sequence[Row], version: int | None = None) -> Row:
 
 
 def tag_of(row: Row) -> str:
-    """The entity tag of a version: of what it says, and of its status."""
+    """The entity tag of a version: of its content, and of its status."""
     return etag_of({name: row.get(name) for name in _OF_TAG})
 
 

@@ -111,7 +111,7 @@ def test_without_a_run_what_it_would_tell_is_unknown(tmp_path: Path) -> None:
     with promised(tmp_path) as (room, name):
         at = seat(room, "vera.lux")
         found = text(at.get(f"/health/{name}/pipeline").text)
-        assert "No run tells how it is: the pipeline file has no section watch" in found
+        assert "No run reports its state: the pipeline file has no section watch" in found
         assert "Lag unknown objective 5 s now" in found
         assert found.count("Unknown: no run answers.") == 2
         assert "No minute was written since" not in found

@@ -1,4 +1,4 @@
-"""How rules do, as the API says it, for the catalogue and the page of a rule."""
+"""The health of rules from the API, for the catalogue and the page of a rule."""
 
 from __future__ import annotations
 

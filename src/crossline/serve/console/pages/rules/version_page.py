@@ -248,7 +248,7 @@ def _events(asked: PageRequest, rule_id: str) -> Iterator[RuleEventRow]:
 
 
 def _people(asked: PageRequest, event: RuleEvent) -> str:
-    """Who did it and who approved: as the rule log says; of what was published here, as the request says."""
+    """Who did it and who approved: by the rule log; of what was published here, by the request."""
     who, approved = event.who, event.approved_by
     if event.event == "published" and not (who and approved) and event.rule_id and event.version:
         request = asked.parts.approvals.published(event.rule_id, event.version)
