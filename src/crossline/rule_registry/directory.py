@@ -158,7 +158,7 @@ class DirectoryRuleLog:
             logged += events
             if not self._folder.more:
                 break
-            self._taken(events, changes)
+            self._apply(events, changes)
         self._check_left(changes, allow_no_rules=allow_no_rules)
         self._record([*logged, RuleEvent("started", now_ms)], changes, events)
 
@@ -266,9 +266,9 @@ class DirectoryRuleLog:
 
     def _record(self, logged: list[RuleEvent], changes: Changes, events: Sequence[RuleEvent]) -> None:
         self._file.append(logged)
-        self._taken(events, changes)
+        self._apply(events, changes)
 
-    def _taken(self, events: Sequence[RuleEvent], changes: Changes) -> None:
+    def _apply(self, events: Sequence[RuleEvent], changes: Changes) -> None:
         _go_on(self._history, events, changes)
         self._folder.take(changes.files)
         self._files, self._names, self._ready = changes.files, changes.names, None

@@ -220,7 +220,7 @@ class RuleFolder:
     def _check_standing(self, rule: Rule, now: Status, status: Status, file: Path) -> None:
         """Raise PermanentError where what stands in ``file`` may not become ``status``, loaded or not.
 
-        A pipeline that runs would have taken it up: what may follow does not hang on whether one does.
+        A pipeline that runs would have loaded it: what may follow does not depend on whether one runs.
         """
         if rule.status != now:
             check_move(rule.rule_id, rule.status, status, f" in {file}, which no pipeline has loaded yet,")

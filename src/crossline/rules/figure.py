@@ -261,9 +261,9 @@ class FigureFields(_AggregateFields):
         )
 
 
-_taken = sorted({*names(written_plainly=False)} & {*FigureFields.__annotations__})
-if _taken:
-    raise ValueError(f"no aggregate can be named {listed(_taken)}: a figure has other fields of these names")
+_clashing = sorted({*names(written_plainly=False)} & {*FigureFields.__annotations__})
+if _clashing:
+    raise ValueError(f"no aggregate can be named {listed(_clashing)}: a figure has other fields of these names")
 
 
 def is_shared(data: Any) -> bool:

@@ -136,9 +136,7 @@ def test_an_absence_in_english() -> None:
         _absent("late_policy: skip")[0]
         == f"{late}45 s late is not judged. Up to 2 min late it still counts for others."
     )
-    assert (
-        _absent("time_mode: processing_time")[0] == f"{first}.{after} Its clock is ingest time."
-    )
+    assert _absent("time_mode: processing_time")[0] == f"{first}.{after} Its clock is ingest time."
 
 
 def test_what_an_absence_keeps() -> None:

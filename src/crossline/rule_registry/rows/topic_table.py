@@ -109,7 +109,7 @@ class TopicTable:
     _taken_s: float = float("-inf")
     _pause_s: float = PAUSE_S
     _pending: _PendingReport | None = None
-    _feature_query: bool = False  # what ``events`` gave last has all that was untold
+    _feature_query: bool = False  # what ``events`` gave last has all unreported changes
     _trouble: str | None = None
     _there: set[bytes] | None = None  # keys that the topic has, where it is read again
     _marked_s: float = float("-inf")

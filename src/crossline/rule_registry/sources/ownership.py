@@ -93,7 +93,7 @@ class OwnedFolder:
         self._statements = Folder(rules.path / STATEMENTS, (".json",), _BYTES_MAX)
         self._owner = owner
         self._speaker = speaker
-        self._taken: tuple[Files, Files, Files] = ({}, {}, {})
+        self._loaded: tuple[Files, Files, Files] = ({}, {}, {})
         self._given: tuple[Files, Files, Files] = ({}, {}, {})
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
@@ -105,7 +105,7 @@ class OwnedFolder:
         if all(each is None for each in found):
             return None
         rules, approvals, statements = (
-            last if each is None else each for each, last in zip(found, self._taken, strict=True)
+            last if each is None else each for each, last in zip(found, self._loaded, strict=True)
         )
         self._given = rules, approvals, statements
         text = self._stated(statements)
@@ -115,7 +115,7 @@ class OwnedFolder:
     def take(self, files: Files) -> None:
         """Note that what was given was dealt with; ``files`` is that, or less."""
         rules = {name: content for name, content in files.items() if not name.startswith(APPROVAL)}
-        self._taken = (rules, *self._given[1:])
+        self._loaded = (rules, *self._given[1:])
         self._rules.take(rules)
         self._approvals.take(self._given[1])
         self._statements.take(self._given[2])
@@ -186,7 +186,7 @@ def statement_of(content: FileContent) -> Statement | None:
 
 
 def origins_in(folder: Folder) -> Mapping[str, Origin]:
-    """Who published what stands in a folder, by its files, as a pipeline of this process's user would tell it."""
+    """Who published what stands in a folder, by its files, as a pipeline of this process's user reads it."""
     files = OwnedFolder(folder, speaker=me()).changed() or {}
     return {name: content.origin for name, content in files.items() if not name.startswith(APPROVAL)}
 

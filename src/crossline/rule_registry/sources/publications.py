@@ -47,7 +47,7 @@ class WithFigures:
     def __init__(self, first: Publications, further: Folder | None) -> None:
         self._first = first
         self._further = further
-        self._taken: tuple[Files, Files] = ({}, {})
+        self._loaded: tuple[Files, Files] = ({}, {})
 
     def changed(self) -> Files | None:
         """All files of both, as of one ``Folder``."""
@@ -57,8 +57,8 @@ class WithFigures:
         more = self._further.changed()
         if found is None and more is None:
             return None
-        first, further = (last if each is None else each for each, last in zip((found, more), self._taken, strict=True))
-        return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
+        first, further = (last if each is None else each for each, last in zip((found, more), self._loaded,
+        strict=True)) return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
 
     def take(self, files: Files) -> None:
         """Note that ``files``, as given by ``changed``, were dealt with."""
@@ -68,7 +68,7 @@ class WithFigures:
         self._first.take(first)
         if self._further is not None:
             self._further.take(further)
-            self._taken = first, further
+            self._loaded = first, further
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
         """As of the publications."""

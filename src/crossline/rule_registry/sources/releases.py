@@ -143,7 +143,7 @@ class WithBeside:
     ) -> None:
         self._rules, self._beside, self._prefix = rules, beside, prefix
         self._name_of, self._owner = named, owner
-        self._taken: tuple[Files, Files] = ({}, {})
+        self._loaded: tuple[Files, Files] = ({}, {})
         self._given: tuple[Files, Files] = ({}, {})
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
@@ -155,13 +155,13 @@ class WithBeside:
         rules, beside = self._rules.changed(), self._beside.changed()
         if rules is None and beside is None:
             return None
-        self._given = (self._taken[0] if rules is None else rules, self._taken[1] if beside is None else beside)
+        self._given = (self._loaded[0] if rules is None else rules, self._loaded[1] if beside is None else beside)
         return {**self._given[0], **dict(self._named(name, each) for name, each in self._given[1].items())}
 
     def take(self, files: Files) -> None:
         """Note that what was given was dealt with; ``files`` is that, or less."""
         rules = {name: content for name, content in files.items() if not name.startswith(self._prefix)}
-        self._taken = (rules, self._given[1])
+        self._loaded = (rules, self._given[1])
         self._rules.take(rules)
         self._beside.take(self._given[1])
 

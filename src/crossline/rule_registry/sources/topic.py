@@ -80,7 +80,7 @@ class TopicPublications:
         self._waiting: deque[TopicMessage] = deque()
         self._files: dict[str, FileContent] = {}
         self._next: dict[str, FileContent] | None = None
-        self._taken: dict[str, tuple[str, str | None]] | None = None
+        self._loaded: dict[str, tuple[str, str | None]] | None = None
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
         """Read the topic to its end, if it answers.
@@ -110,7 +110,7 @@ class TopicPublications:
             return None
         if self._next is None:
             step = self._step()
-            if _marks(step) == self._taken:
+            if _marks(step) == self._loaded:
                 self._files = step
                 return None
             self._next = step
@@ -121,7 +121,7 @@ class TopicPublications:
         if self._next is not None and _marks(files) == _marks(self._next):
             self._files, self._next = self._next, None
         self._files = {name: content for name, content in self._files.items() if not self._is_stray(name)}
-        self._taken = _marks(self._files)
+        self._loaded = _marks(self._files)
 
     @property
     def more(self) -> bool:

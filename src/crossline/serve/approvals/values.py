@@ -22,7 +22,7 @@ class RuleDraft:
     at_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"rule_id": self.rule_id, "who": self.who, "text": self.text, "at": format_instant(self.at_ms)}
 
 
@@ -61,7 +61,7 @@ class Request:
     done_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         decided = None if self.decided_ms is None else format_instant(self.decided_ms)
         over = {
             "decided_by": self.decided_by,

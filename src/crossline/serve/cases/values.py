@@ -55,7 +55,7 @@ class Label:
     withdrawn: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {
             "stream": self.stream,
             "record_id": self.record_id,
@@ -79,7 +79,7 @@ class LinkedAlert:
     record_id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"alert_id": self.alert_id, "stream": self.stream, "record_id": self.record_id}
 
 
@@ -112,7 +112,7 @@ class Case:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {
             "case_id": self.case_id,
             "title": self.title,
@@ -174,7 +174,7 @@ class CaseEvent:
     after: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {
             "number": self.number,
             "case_id": self.case_id,

@@ -24,7 +24,7 @@ TEXT_MAX = 300
 
 
 def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> Response:
-    """``answer``, after which the next page says ``text``. ``undo``: the address of the form that undoes it."""
+    """``answer``, after which the next page shows ``text``. ``undo``: the address of the form that undoes it."""
     message = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
     value = f"{message}.{_mac(message, asked.token)}"
     answer.headers.append("set-cookie", asked.gate.cookie_of(COOKIE, value, lasts_s=LASTS_S))

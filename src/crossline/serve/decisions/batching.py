@@ -79,7 +79,7 @@ class Batched(Generic[In, Out]):
                     continue
                 if isinstance(answer, BaseException):
                     future.set_exception(answer)
-                    future.exception()  # who waits may be gone: then nobody asks for it
+                    future.exception()  # who waits may be gone: then it is not read
                 else:
                     future.set_result(answer)
 

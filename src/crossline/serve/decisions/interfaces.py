@@ -13,7 +13,7 @@ from crossline.serve.decisions.values import Judge, LogPosition, RecordLog, Subm
 
 @dataclass(frozen=True, slots=True)
 class IdClaim:
-    """The state of an id in the ledger: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
+    """An id in the ledger: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
 
     outcome: Literal["fresh", "answered", "differs", "pending"]
     body: bytes | None = None

@@ -45,7 +45,7 @@ class SqliteOutbox:
         return connection
 
     async def put(self, asked: Sequence[SubmittedRecord]) -> None:
-        """Keep them; those that are there already stay as they are, and one that was set aside is sent again."""
+        """Keep them; those that are there already stay as they are, and a parked one is sent again."""
         rows = [(each.stream, each.record_id, each.raw, each.digest, each.ingest_ms) for each in asked]
         await self._do(
             "INSERT INTO outbox (stream, record_id, raw, digest, ingest_ms) VALUES (?, ?, ?, ?, ?) "
@@ -58,8 +58,8 @@ class SqliteOutbox:
         """Its stream has it."""
         await self._do("DELETE FROM outbox WHERE stream = ? AND record_id = ?", [(asked.stream, asked.record_id)])
 
-    async def set_aside(self, asked: SubmittedRecord) -> None:
-        """Its stream does not take it, and never will: it stays in the file, and is not sent any more."""
+    async def park(self, asked: SubmittedRecord) -> None:
+        """Its stream refuses it for good: it stays in the file, and is not sent any more."""
         statement = "UPDATE outbox SET place = -place WHERE stream = ? AND record_id = ? AND place > 0"
         await self._do(statement, [(asked.stream, asked.record_id)])
 
@@ -99,7 +99,7 @@ async def _send_one(
         raise
     except Exception:
         log.exception("an answered record is refused by its stream", stream=asked.stream, record_id=asked.record_id)
-        await outbox.set_aside(asked)
+        await outbox.park(asked)
         return
     await outbox.done(asked)
     placed(asked.stream, asked.record_id, place)

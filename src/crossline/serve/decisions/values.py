@@ -42,7 +42,7 @@ class AsOf:
     laid_over: int
 
     def to_json(self) -> dict[str, int]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"batch": self.batch, "age_ms": self.age_ms, "laid_over": self.laid_over}
 
 
@@ -54,7 +54,7 @@ class Degraded:
     why: str
 
     def to_json(self) -> dict[str, str]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"part": self.part, "why": self.why}
 
 
@@ -62,8 +62,8 @@ class Degraded:
 class RecordVerdict:
     """What was judged about one record.
 
-    ``decision``: as the pipeline writes decisions (``core.decide.decision``). ``figures``: by rule id, as the API says
-    them. ``evidence``: by rule id, ids of the records that the figure is of (as many as the alert names), and
+    ``decision``: as the pipeline writes decisions (``core.decide.decision``). ``figures``: by rule id, as the API
+    returns them. ``evidence``: by rule id, ids of the records that the figure is of (as many as the alert names), and
     ``count``. ``basis``: digest of what was in force (see ``Basis``).
     """
 

@@ -54,7 +54,7 @@ class Job:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         share = _SHARE.search(self.message)
         progress = {"message": printable(self.message) or None, "share": int(share[1]) / 100 if share else None}
         times = {"created_at": self.created_ms, "started_at": self.started_ms, "ended_at": self.ended_ms}

@@ -59,5 +59,5 @@ def mark_fits(place: list[Any]) -> bool:
 
 
 def page(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:
-    """A page as the API says it."""
+    """A page as the API returns it."""
     return {"items": list(items), "next_cursor": next_cursor}

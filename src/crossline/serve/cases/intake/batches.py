@@ -17,13 +17,13 @@ from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import facts_of, opens_cases
 from crossline.serve.cases.intake.linking import Linker
 from crossline.serve.cases.statistics.alerts import (
-    aside_kind,
+    caseless_kind,
     count_alert,
-    count_aside,
+    count_caseless,
     count_led,
     count_retracted,
     forget,
-    retract_aside,
+    retract_caseless,
 )
 from crossline.serve.cases.statistics.cooldowns import Cools, count_cooled
 from crossline.serve.cases.statistics.schema import DAY_MS
@@ -104,7 +104,7 @@ class CaseIntake:
                 elif opens_cases(body):
                     self._alert(body, linker, hidden, now_ms)
                 else:
-                    self._aside(body)
+                    self._caseless(body)
             linker.finish()
             if now_ms // DAY_MS != self._forgot_day:
                 forget(self._file, now_ms)
@@ -137,18 +137,18 @@ class CaseIntake:
         if suppression is not None:
             count_hidden(self._file, facts, suppression)
 
-    def _aside(self, body: dict[str, Any]) -> None:
+    def _caseless(self, body: dict[str, Any]) -> None:
         if body.get("corrects"):
-            retract_aside(self._file, body["corrects"], retracted=body["outcome"] == "retracted")
+            retract_caseless(self._file, body["corrects"], retracted=body["outcome"] == "retracted")
         else:
-            count_aside(self._file, facts_of(body, self._settings), aside_kind(body), body.get("value"))
+            count_caseless(self._file, facts_of(body, self._settings), caseless_kind(body), body.get("value"))
 
     def _corrected(self, body: dict[str, Any], linker: Linker) -> None:
         found = self._file.rows(
             "SELECT retracted, message, suppressed_by FROM alerts WHERE alert_id = ?", (body["corrects"],)
         )
         if not found:
-            self._aside(body)
+            self._caseless(body)
             return
         retracted = body["outcome"] == "retracted"
         message = found[0]["message"] if retracted else facts_of(body, self._settings).message

@@ -22,7 +22,7 @@ class Passwords:
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._unknown = self._hasher.hash("of nobody")
+        self._unknown = self._hasher.hash("of no user")
 
     def hash(self, password: str) -> str:
         """What is kept of a password."""

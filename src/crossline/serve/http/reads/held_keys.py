@@ -34,7 +34,7 @@ class HeldKey:
         return f"{self.rule.rule_id}.{release_name(self.rule.rule_id, self.key).mark}"
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         alert = self.alert
         return {
             "hold_id": self.hold_id,

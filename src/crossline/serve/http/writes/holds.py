@@ -38,7 +38,7 @@ from crossline.serve.http.writes.changes import WAIT_S
 from crossline.settings.sources import RulesTopic
 
 REASON_CHARS = 2_000
-KEY_SAID = "The same again is the same hold."
+KEY_DESCRIPTION = "The same again is the same hold."
 At = Annotated[str | None, Query(max_length=40, description="As of this instant of event time; else of now.")]
 
 
@@ -102,7 +102,7 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         request: Request,
         wanted: Hold,
         who: Asking,
-        idempotency_key: Annotated[str | None, Header(max_length=200, description=KEY_SAID)] = None,
+        idempotency_key: Annotated[str | None, Header(max_length=200, description=KEY_DESCRIPTION)] = None,
     ) -> Any:
         """Records with the key take the action, once a pipeline has loaded it and until ``until``."""
         only_known(request)

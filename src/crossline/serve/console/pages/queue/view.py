@@ -142,10 +142,10 @@ def undo(asked: PageRequest) -> Response:
     at = asked.path["at"]
     if not (at.isascii() and at.isdigit() and len(at) < 16):
         raise not_found("act of that moment")
-    said_then = undone(asked, int(at))
+    message = undone(asked, int(at))
     referer = asked.request.headers.get("referer", "")
     back = referer.partition("://")[2].partition("/")[2]
-    return saying(moved(f"/{back}" if back.startswith(("queue", "cases/")) else "/queue"), asked, said_then)
+    return saying(moved(f"/{back}" if back.startswith(("queue", "cases/")) else "/queue"), asked, message)
 
 
 def _page(asked: PageRequest, wanted: QueueQuery) -> Found:
