@@ -57,8 +57,10 @@ class WithFigures:
         more = self._further.changed()
         if found is None and more is None:
             return None
-        first, further = (last if each is None else each for each, last in zip((found, more), self._loaded,
-        strict=True)) return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
+        first, further = (
+            last if each is None else each for each, last in zip((found, more), self._loaded, strict=True)
+        )
+        return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
 
     def take(self, files: Files) -> None:
         """Note that ``files``, as given by ``changed``, were dealt with."""

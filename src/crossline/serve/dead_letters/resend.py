@@ -179,7 +179,7 @@ def _refusal(stands: Resent) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What the routes need beside the sinks. ``resent``: the resent letters. ``resending``: None: not on this server."""
+    """What the routes need beside the sinks. ``resent``: the resent letters. ``resending``: None: not here."""
 
     resent: ResentFile
     resending: Resender | None = None

@@ -111,7 +111,7 @@ def listed(file: CaseFile, now_ms: int, before: int | None, limit: int) -> list[
 
 
 def as_json(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
-    """As the API returns it: how many alerts it hid, and how many of those were on records that are labelled as fraud."""
+    """As the API returns it: how many alerts it hid, and how many of those were on records labelled as fraud."""
     return {
         "suppression_id": row["number"],
         "version": row["version"],
