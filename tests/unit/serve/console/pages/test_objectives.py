@@ -91,7 +91,7 @@ def test_a_run_that_answers(tmp_path: Path) -> None:
         page = seat(room, "vera.lux").get(f"/health/{name}/pipeline").text
     found = text(page)
     assert "does not keep up" in found
-    assert "The run does not keep up: sink kafka has not taken the batch" in found
+    assert "The run does not keep up: sink kafka has not accepted the batch" in found
     assert "A batch takes 100 ms" in found
     assert "limit 200 ms last hour; 80 ms yesterday" in found
     assert "6 alert above 1,728,000 24 h; 0 yesterday" in found
