@@ -157,7 +157,7 @@ def test_new_cases_are_reported_and_nothing_moves(seated: Opened) -> None:
     at, before = row_in_focus(page), page.locator("#cases .case").count()
     page.evaluate("document.dispatchEvent(new CustomEvent('crossline:event', {detail: {kind: 'case', body: {}}}))")
     expect(page.locator("#news")).to_contain_text("3 new cases above")
-    expect(page.locator("#news-said")).to_contain_text("3 new cases above")
+    expect(page.locator("#news-status")).to_contain_text("3 new cases above")
     assert (row_in_focus(page), page.locator("#cases .case").count()) == (at, before)
     assert page.evaluate("document.activeElement.id") == "f-held"  # it is told, and takes nobody's place
     page.evaluate("document.activeElement.blur()")

@@ -164,7 +164,7 @@ def test_brokers_that_go_away_once_it_is_sent_are_not_waited_for_for_ever(
         return offset
 
     monkeypatch.setattr(OpenControlTopic, "send", the_last)
-    with pytest.raises(SinkError, match="whether somebody else was first is not known"):
+    with pytest.raises(SinkError, match="it is unknown whether another message was first"):
         publish_rules(tmp_path / "mine.yaml", pipeline, "alice", as_json=True)
 
 

@@ -138,7 +138,7 @@ def test_a_run_is_watched(
         down.set()
         project.give("1.jsonl", lines(log[80:160]))
         body = until(place, "/readyz", 503)
-        assert "sink jsonl has not taken the batch for" in body["reasons"][0]
+        assert "sink jsonl has not accepted the batch for" in body["reasons"][0]
         assert asked(place, "/healthz")[0] == 200
         held = until_scraped(place, lambda each: each.values("crossline_sink_retries_total")["jsonl",] >= 1)
         assert held.values("crossline_source_waiting_bytes")[STREAM,] > 0

@@ -226,7 +226,7 @@ class _Case:
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with state did not fire; ``probe``: the alert with its figure, None if it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, _Said(self.rule, worded_rule(self.rule), program.verdict), probe)
+            yield from self._held_back(program, _Sentences(self.rule, worded_rule(self.rule), program.verdict), probe)
         yield from self._reasons()
         found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
         if found is None:
@@ -277,21 +277,21 @@ class _Case:
         probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
         return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
 
-    def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
+    def _held_back(self, program: Program, sentences: _Sentences, at: Alert) -> Iterator[str]:
         """Why there is no alert at a record with a figure."""
         rule = self.rule
-        if not said.holds(at):
-            yield said.of(at)
+        if not sentences.holds(at):
+            yield sentences.of(at)
             return
         probes = [each for each in self.probed.of(rule.rule_id) if each["key"] == at["key"]]
         earlier = probes[: [each["record_id"] for each in probes].index(at["record_id"])]
-        if earlier and said.holds(earlier[-1]) and not program.emission.every:
-            yield f"{said.of(at)}, as {said.before(earlier[-1])}: the rule fires where the line is crossed"
+        if earlier and sentences.holds(earlier[-1]) and not program.emission.every:
+            yield f"{sentences.of(at)}, as {sentences.before(earlier[-1])}: the rule fires where the line is crossed"
         ids = {each["record_id"] for each in earlier}
         alerts = [each for each in self.trial.of(rule.rule_id) if each["key"] == at["key"] and each["record_id"] in ids]
         if alerts:
             yield (
-                f"{said.of(at)}, within the cooldown of "
+                f"{sentences.of(at)}, within the cooldown of "
                 f"{format_duration(program.emission.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
             )
 
@@ -337,7 +337,7 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Sentences:
     """A predicate at the alerts of probes, as text; ``words``: the rule, if it words its own formula."""
 
     rule: Rule

@@ -26,7 +26,7 @@ from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.texts.problems import Finding, nearest, one_of, shown
 from crossline.rules.registry import rule_class
 
-# What a hit says besides its key; ``value`` is missing where a rule has none to show.
+# The fields of a hit besides its key; ``value`` is missing where a rule has none.
 HIT_FIELDS = {
     "value": "number?",
     "severity": "string",

@@ -25,8 +25,8 @@ log = get_logger(__name__)
 class ApiProcess:
     """``crossline serve PIPELINE``, as long as the context is open.
 
-    ``output``: a file for what it says, beginning anew; else it says it where this process does. ``nice``: by how much
-    it stands behind others for the processor.
+    ``output``: a new file for its output; else it writes where this process does. ``nice``: by how much its priority is
+    lower.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ApiProcess:
                     start_new_session=True,  # a terminal's Ctrl-C is for the pipeline, which ends this one in its turn
                 )
         except OSError as error:
-            log.error("the API cannot be started", error=str(error))  # noqa: TRY400 - the text says all
+            log.error("the API cannot be started", error=str(error))  # noqa: TRY400 - the text has the reason
             return 1
         finally:
             self._started.set()

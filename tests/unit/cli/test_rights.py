@@ -65,4 +65,4 @@ def test_no_mask_is_refused(text: str) -> None:
     done = command("generate", "tx", "--records", "10", said=text)
     assert done.returncode == 2
     assert "CROSSLINE_UMASK is " in done.stderr
-    assert "077 (nobody else reads what a run writes, as without it)" in done.stderr
+    assert "077 (only this user reads what a run writes, the default)" in done.stderr

@@ -120,7 +120,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("no_key", {"key": {}}, "found a key of 0 fields; expected one of 1 to 5"),
     ("not_a_key", {"key": "a1"}, "expected {hold_id, key, action, until, reason}"),
     ("stream", {"streams": ["nope"]}, "found stream nope; expected one of payments"),
-    ("rule", {"rule_id": "nope"}, "found rule nope, which is not taken up"),
+    ("rule", {"rule_id": "nope"}, "found rule nope, which is not loaded"),
     ("no_hold", {"rule_id": "large"}, "found rule large, whose alerts hold nothing; expected a rule with a hold"),
     ("other_action", {"rule_id": "burst"}, 'found action "block"; expected allow, which is that of rule burst'),
     ("past", {"until": "1970-01-01T00:01:15.001Z"}, "expected an instant after 1970-01-01T00:01:15.001Z"),
@@ -150,7 +150,7 @@ def test_an_id_is_one_hold_and_a_release_of_none_is_refused(desk: Desk) -> None:
     ask(desk, wish())
     _, events = desk.take_up()
     assert [each.event for each in events] == ["held", "refused"]
-    assert f"found hold {OTHER}, which is not taken up" in str(events[1].text)
+    assert f"found hold {OTHER}, which is not loaded" in str(events[1].text)
     ask(desk, wish(), action="review")
     rules, (event,) = desk.take_up()
     assert "which was placed before; expected a hold with an id of its own" in str(event.text)

@@ -73,7 +73,7 @@ def test_what_is_no_release_is_refused_and_says_why(desk: Desk) -> None:
     desk.start()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"reason": " "}, "found a release without a reason; expected reason: why it is held no more"),
-        ({"rule_id": "nope"}, "found rule nope, which is not taken up; expected a rule that is taken up"),
+        ({"rule_id": "nope"}, "found rule nope, which is not loaded; expected a rule that is loaded"),
         ({"rule_id": "other"}, "found rule other, whose alerts hold nothing; expected a rule with a hold"),
         ({"key": {"amount": 1}}, "found the key amount=1; expected a value for each of account, as alerts have them"),
         ({"key": "a1"}, "expected {rule_id, key, reason}, as crossline rules release writes it"),
@@ -104,7 +104,7 @@ def test_a_release_through_a_topic(tmp_path: Path) -> None:
     board.post(NAME, release_text("burst", A1, "called", 1), "bob", at_ms=9)
     pipeline.now_ms = 5_000
     (refused,) = pipeline.look()
-    assert (refused.event, "not taken up" in str(refused.text)) == ("refused", True)
+    assert (refused.event, "not loaded" in str(refused.text)) == ("refused", True)
     board.post("approval/burst/1/bob", approval(), "bob")
     assert [each.event for each in pipeline.look()] == ["published"]
     board.post(NAME, release_text("burst", A1, "called", 2), "bob", at_ms=9)

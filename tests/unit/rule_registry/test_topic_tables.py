@@ -272,7 +272,7 @@ def test_what_there_is_to_tell(tmp_path: Path) -> None:
     topic.row("c", "SE")
     topic.row("a", None)
     (event,) = run.take_up(BASE)
-    assert (event.text, event.who) == ("table profile: 1 rows put, 1 taken away", "alice")
+    assert (event.text, event.who) == ("table profile: 1 rows put, 1 removed", "alice")
     assert run.take_up(BASE) == []
 
 

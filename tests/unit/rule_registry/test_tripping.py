@@ -1,4 +1,4 @@
-"""A rule that floods is shadow in the log, whatever its file says, until somebody sets its status."""
+"""A rule that floods is shadow in the log, whatever its file says, until its status is set by hand."""
 
 from __future__ import annotations
 

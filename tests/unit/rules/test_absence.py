@@ -130,6 +130,6 @@ def test_it_judges_again_what_is_of_a_stream_and_no_hits() -> None:
     absence = {**UNPAID, **asked, "rule_id": "quiet", "late_policy": "reevaluate"}
     assert refused({**absence, "source_topic": "payments"}) == []
     found = refused({**absence, "source_topic": "rule:often"}, often)
-    assert [(path, "an absence takes hits as they were told first" in text) for path, text in found] == [
+    assert [(path, "an absence reads hits as they were emitted first" in text) for path, text in found] == [
         ("late_policy", True)
     ]

@@ -69,7 +69,7 @@ class BlastRadius:
         """The next batch."""
         self._within.see(batch)
         if self._alone is not None:
-            for records, _ in batch.taken:
+            for records, _ in batch.inputs:
                 self._alone(records)
         if self._jury is None:
             return

@@ -308,9 +308,9 @@ class _Finder:
         """Judge each threshold in one real run, as a rule of its own each."""
         rules = [self._at(_plain(line)).model_copy(update={"rule_id": f"line.{n}"}) for n, line in enumerate(lines)]
         hits: dict[str, list[dict[str, Any]]] = {each.rule_id: [] for each in rules}
-        for name, told in self._final_hits(replace(self.judged, rules=self._with_read(rules))):
+        for name, body in self._final_hits(replace(self.judged, rules=self._with_read(rules))):
             if name in hits:
-                hits[name].append(told)
+                hits[name].append(body)
         marks = self.wanted.marks
         return [
             ThresholdOutcome(

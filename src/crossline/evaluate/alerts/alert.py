@@ -61,7 +61,7 @@ class AlertMaker:
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kept |= {name: _kept(figure) for each in program.cross_key for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
-        self._share = None if version.slots is None else version.slots.said
+        self._share = None if version.slots is None else version.slots.text
         self._rule = {
             "rule_id": rule.rule_id,
             "rule_version": rule.version,

@@ -114,9 +114,9 @@ class SegmentCopies:
         data = self._store.get(f"{self.folder}/{path}")
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{target.name}.tmp")
-        aside.write_bytes(data)
-        aside.replace(target)
+        draft = target.with_name(f".{target.name}.tmp")
+        draft.write_bytes(data)
+        draft.replace(target)
         log, _, name = path.rpartition("/")
         first, _, last = name.removesuffix(".seg").partition("-")
         self._here[log].add(Segment(int(first), int(last)))

@@ -38,7 +38,7 @@ UNDECIDED = "nothing is decided: the pipeline has no policy"
 
 
 class Laid(NamedTuple):
-    """A record that is laid over. ``wanted``: somebody waits for what is decided about it.
+    """A record that is laid over. ``wanted``: a request waits for its decision.
 
     A tuple, as ``JudgedRecord`` is: each new fork gets hundreds of them, and tuples are packed in a tenth of the time.
     """
@@ -88,7 +88,7 @@ class StateOverlay:
         self._depths = [(depth, snapshot.plans_at(depth)) for depth in range(1, snapshot.depth + 1)]
 
     def judge(self, records: Sequence[Laid]) -> list[JudgedRecord]:
-        """What is decided about each of ``records``; of those that nobody waits for, nothing is worked out."""
+        """The decisions about ``records``; none for records without a waiting request."""
         numbers: dict[tuple[str, int], int] = {}
         found: dict[int, JudgedRecord] = {}
         parts = self._taken_in(records, numbers, found)

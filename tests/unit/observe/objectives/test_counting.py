@@ -72,7 +72,7 @@ def delivered(*alerts: dict[str, Any], dead: int = 0, **figures: Any) -> Deliver
 
 
 def test_the_promises_are_reported_whole(tmp_path: Path) -> None:
-    assert [each.said for each in objectives_of(pipeline(tmp_path).slo)] == [
+    assert [each.promise for each in objectives_of(pipeline(tmp_path).slo)] == [
         "99 % of alerts within 250 ms",
         "99 % of answers within 50 ms",
         "99.9 % of seconds at most 5 s behind",

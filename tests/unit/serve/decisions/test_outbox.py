@@ -106,7 +106,7 @@ def test_one_that_was_set_aside_is_sent_again_when_it_is_answered_again(tmp_path
             SubmittedRecord(2, "payments", "t1", b'{"a": 1}', "d2", 6),
         )
         await outbox.put([old])
-        await outbox.set_aside(old)
+        await outbox.park(old)
         assert outbox.waiting("payments") == []
         await outbox.put([new])
         (found,) = outbox.waiting("payments")

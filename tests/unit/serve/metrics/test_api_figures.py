@@ -179,7 +179,7 @@ def test_the_outbox_says_how_many_wait(tmp_path: Path) -> None:
     outbox = SqliteOutbox(tmp_path / "outbox.db")
     asyncio.run(outbox.put([asked(1), asked(2), asked(3)]))
     asyncio.run(outbox.done(asked(1)))
-    asyncio.run(outbox.set_aside(asked(2)))  # which is sent no more
+    asyncio.run(outbox.park(asked(2)))  # which is sent no more
     assert outbox.count() == 1
     (tmp_path / "outbox.db").write_text("no database")
     with pytest.raises(sqlite3.Error):

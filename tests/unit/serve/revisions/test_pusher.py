@@ -86,7 +86,7 @@ def test_one_that_is_never_taken_is_parked_and_those_behind_it_go_on(
         attempts - (attempts == 1) + (attempts == 1),
     )
     assert failed.why.startswith(f"{status} said" if status else "it hung up")
-    assert [each["status"] for each in logs if each["event"] == "a revision was not taken"] == ["parked"]
+    assert [each["status"] for each in logs if each["event"] == "a revision was not accepted"] == ["parked"]
     assert pusher.put([revision("a", 1)]) == 0
 
 
