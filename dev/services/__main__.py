@@ -16,7 +16,7 @@ from dev.services.members import Member
 
 
 def main(arguments: list[str]) -> int:
-    """Do what ``arguments`` say; the exit code."""
+    """Run the command in ``arguments``; return the exit code."""
     parser = argparse.ArgumentParser(prog="services", description=__doc__)
     parser.add_argument("command", nargs="?", default="start", choices=["start", "stop", "status", "clear"])
     parser.add_argument("names", nargs="*", metavar="NAME", help="of servers; by default all")
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def start(group: ServerGroup, names: list[str]) -> int:
-    """Start what does not run, and tell what runs."""
+    """Start the servers that do not run, and print those that run."""
 
     def tell(state: MemberState, seconds: float | None) -> None:
         how = "runs already" if seconds is None else f"started in {seconds:.1f} s"
@@ -46,7 +46,7 @@ def start(group: ServerGroup, names: list[str]) -> int:
 
 
 def stop(group: ServerGroup, names: list[str]) -> int:
-    """End what runs."""
+    """Stop the running servers."""
 
     def tell(member: Member, ran: bool) -> None:
         print(f"{member.name:<9} {'stopped' if ran else 'did not run'}", flush=True)
@@ -56,7 +56,7 @@ def stop(group: ServerGroup, names: list[str]) -> int:
 
 
 def status(group: ServerGroup, names: list[str]) -> int:
-    """Tell what runs."""
+    """Print the running servers."""
     states = group.states(names)
     for each in states:
         print(f"{line(each)}  " + (f"process {each.pid}" if each.pid else f"its log: {group.log_file(each.member)}"))

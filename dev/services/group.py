@@ -33,7 +33,7 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A member as it is: ``pid`` where it runs, ``address`` where it answered when it was started."""
+    """The state of a member: ``pid`` if it runs, ``address`` at which it answered after its start."""
 
     member: Member
     pid: int | None
@@ -49,7 +49,7 @@ class ServerGroup:
     members: Sequence[Member] = MEMBERS
 
     def chosen(self, names: Sequence[str]) -> list[Member]:
-        """The members of these names, all for none; raises UsageError for a name that there is not."""
+        """The members with these names, or all members; raises UsageError for an unknown name."""
         known = {each.name: each for each in self.members}
         for name in names:
             if name not in known:
@@ -57,7 +57,7 @@ class ServerGroup:
         return [each for each in self.members if not names or each.name in names]
 
     def states(self, names: Sequence[str] = ()) -> list[MemberState]:
-        """What runs; where nobody knows whether it does, it does not."""
+        """The running members; an unknown state counts as not running."""
         return [self._state(each) for each in self.chosen(names)]
 
     def start(self, names: Sequence[str], report: Callable[[MemberState, float | None], None]) -> None:
@@ -81,7 +81,7 @@ class ServerGroup:
             self._start(lacking, report)
 
     def stop(self, names: Sequence[str], report: Callable[[Member, bool], None]) -> None:
-        """End what runs; ``report`` each member, and whether it ran."""
+        """Stop the running members; ``report`` each member, and whether it ran."""
         chosen = self.chosen(names)
         if not self._is_own():
             for each in chosen:
@@ -104,7 +104,7 @@ class ServerGroup:
         return True
 
     def log_file(self, member: Member) -> Path:
-        """What the member says, where it ever ran."""
+        """The log of the member, if it ever ran."""
         return self.folder / member.name / f"{member.log or member.name}.log"
 
     def _state(self, member: Member) -> MemberState:
@@ -137,7 +137,7 @@ class ServerGroup:
                 for done in as_completed(started):
                     report(self._state(started[done]), done.result())
             except BaseException:
-                # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up.
+                # Stopped here, so that a waiting thread sees it at once, and so are starting servers.
                 while wait(started, timeout=_LOOK_S).not_done:
                     self._end_all(members)
                 self._end_all(members)
@@ -173,7 +173,7 @@ class ServerGroup:
         return (self.folder / MARKER).is_file()
 
     def _own(self) -> None:
-        """Make the folder ours; raises UsageError where it holds something else."""
+        """Claim the folder; raises UsageError if it has other content."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
             found = self.folder.lstat()

@@ -76,7 +76,7 @@ class LocalHdfs(Server):
         return f"hdfs://{HOST}:{self.port}"
 
     def _await_details(self) -> None:
-        """It writes down where it is once it takes files."""
+        """Wait for the file in which the cluster writes its address once it accepts files."""
         deadline_s = time.monotonic() + _START_S_MAX
         while self._process is not None and self._process.poll() is None and time.monotonic() < deadline_s:
             try:

@@ -1,4 +1,4 @@
-"""The servers that `make services` starts: what each is, where it listens, how it ends."""
+"""The servers that `make services` starts: their kinds, their ports, how they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from crossline.basics.errors import SourceError, UsageError
 from dev.services.supervision import HOST
 
-# What examples/payments-kafka reads and writes: the partitions of each topic.
+# The topics of examples/payments-kafka, with their partitions.
 TOPICS = {"payments": 2, "payments-alerts": 2, "payments-decisions": 2, "payments-dead": 1}
 _PORT_MAX = 65_535
 _JSON = "application/vnd.schemaregistry.v1+json"
@@ -46,7 +46,7 @@ class Member:
         return f"CROSSLINE_{self.name.upper()}_PORT"
 
     def port_in(self, environment: Mapping[str, str] = os.environ) -> int:
-        """Its port; raises UsageError where the variable holds none."""
+        """Its port; raises UsageError if the variable is not a port."""
         given = environment.get(self.variable, "")
         if not given:
             return self.port
@@ -75,7 +75,7 @@ def _registry(folder: Path, port: int) -> AbstractContextManager[Any]:
 
 
 def _compatible(registry: Any) -> None:
-    """As other registries do by default: a schema that cannot read what is there is refused."""
+    """Reject a schema that cannot read existing records, as other registries do by default."""
     address = urlsplit(registry.url)
     connection = HTTPConnection(HOST, address.port, timeout=60)
     try:
@@ -113,7 +113,7 @@ def _store(folder: Path, port: int) -> AbstractContextManager[Any]:
 
 
 def _environment_file(server: Any) -> None:
-    """What a shell reads so that its programs find the store."""
+    """The shell commands that set the environment for clients of the store."""
     lines = "".join(f"export {name}={value}\n" for name, value in server.environment.items())
     _write_secret(server.folder / "environment", lines)
 
@@ -126,8 +126,8 @@ def _write_secret(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-# None of the usual ports, so that servers which the machine has already are in nobody's way; and below those that
-# systems give to whichever process connects somewhere.
+# No default ports, so that they do not conflict with existing servers; below the range of ephemeral ports.
+#
 MEMBERS = (
     Member("kafka", 19092, signal.SIGTERM, f"{HOST}:{{port}}", _kafka, _topics, ports=2, log="broker"),
     Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry, _compatible),
