@@ -155,7 +155,7 @@ def ask(running: Running, scenario: Scenario, requests: RequestPlan, folder: Pat
 def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any]:
     """What is measured, after the warm-up."""
     found, numbers = requests.found, range(requests.warm, len(requests.lines))
-    answers = [found["said"][number] for number in numbers]
+    answers = [found["answers"][number] for number in numbers]
     ms = [
         (found["done_s"][number] - found["due_s"][number]) * 1e3
         for number, body in zip(numbers, answers, strict=True)
@@ -183,7 +183,7 @@ def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any
 def wrong(requests: RequestPlan) -> dict[str, Any]:
     """How many answers differ from exact windows, and of those that should have been more than ``allow``."""
     expected = exact_decisions(map(orjson.loads, requests.lines))
-    lines = [None if body is None else body[2] for body in requests.found["said"]]
+    lines = [None if body is None else body[2] for body in requests.found["answers"]]
     groups: dict[int, list[int]] = {}
     alone = wrong_alone = 0
     for number in range(requests.warm, len(lines)):
@@ -218,7 +218,7 @@ def measure(system: str, scenario: Scenario, seconds: float, warm_s: float) -> d
         requests = made(scenario, seconds, warm_s, time.time() + LEAD_S)
         ask(running, scenario, requests, folder)
         found = row(system, scenario, requests)
-        lines = [each for each in requests.found["said"][requests.warm :] if each is not None and each[1] == "peek"]
+        lines = [each for each in requests.found["answers"][requests.warm :] if each is not None and each[1] == "peek"]
         spread = lines[:: max(1, len(lines) // LOOKED_AT_MAX)]
         return {**found, **running.revised([(each[3], each[2]) for each in spread])}
 

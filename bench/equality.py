@@ -33,7 +33,7 @@ from crossline.runtime.machine.temporary_folders import own_folder_for
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from oracle.fastpath import told_by_alert, told_by_hit  # noqa: E402 - the tests are no installed package
+from oracle.fastpath import alert_values, hit_values  # noqa: E402 - the tests are no installed package
 from oracle.quick import quick_detect, with_times  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "tx"
@@ -46,7 +46,7 @@ def expected_of(lines: bytes) -> list[AlertRow]:
     """The alerts of the twin."""
     rules = yaml.safe_load((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"))
     records = with_times([orjson.loads(line) for line in lines.splitlines()], "transaction_id", "event_time")
-    return [told_by_hit(hit, records[hit.position]) for hit in quick_detect(rules, records)]
+    return [hit_values(hit, records[hit.position]) for hit in quick_detect(rules, records)]
 
 
 def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
@@ -68,7 +68,7 @@ def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
     command = [sys.executable, "-c", "from crossline.cli.main import main; main()"]
     subprocess.run([*command, "run", str(folder / "pipeline.yaml"), "--drain"], check=True)
     for line in (folder / "alerts.jsonl").read_bytes().splitlines():
-        yield told_by_alert(orjson.loads(line))
+        yield alert_values(orjson.loads(line))
 
 
 def by_detect(lines: bytes) -> Iterator[AlertRow]:
@@ -82,7 +82,7 @@ def by_detect(lines: bytes) -> Iterator[AlertRow]:
         end = lines.index(b"\n", len(lines) * part // 3 - 1) + 1
         records = decode_lines(layout, lines[start:end], "tx.jsonl", start).records
         found, state = detect(plan, state, records)
-        yield from map(told_by_alert, found.alerts)
+        yield from map(alert_values, found.alerts)
         start = end
 
 

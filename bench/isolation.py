@@ -175,12 +175,12 @@ def main() -> None:
         ratio = middle["storm of one key"] / middle[other]
         verdict = "" if other != "alone" else f"; asked for: at most {RATIO_MAX:g}"
         report.notes.append(
-            f"p99 under a storm of one key is {ratio:.2f} times that of the load {_said(other)}{verdict}"
+            f"p99 under a storm of one key is {ratio:.2f} times that of the load {_title(other)}{verdict}"
         )
     report.finish()
 
 
-def _said(name: str) -> str:
+def _title(name: str) -> str:
     return "alone" if name == "alone" else "beside as many records of all accounts"
 
 

@@ -124,7 +124,7 @@ def cpu_s(pids: list[int]) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def said_of(took: list[float]) -> dict[str, Any]:
+def latency_row(took: list[float]) -> dict[str, Any]:
     """Latencies in ms; from when a record was due."""
     took.sort()
     shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
@@ -184,7 +184,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
         wall_s = time.perf_counter() - begun_s
         return {
             "rate": rate,
-            **said_of(took),
+            **latency_row(took),
             "not_judged": dict(missed),
             "calls_per_s": replicas.calls / wall_s,
             "judge_ms_a_call": replicas.spent_ms / max(1, replicas.calls),

@@ -65,7 +65,7 @@ class Passed:
 
     fault: Fault
     began_s: float
-    said: list[str]
+    strikes: list[str]
     met: bool
     healed_s: float = 0.0
     over_s: float | None = None
@@ -294,16 +294,16 @@ class Run:
         switch = self.load.format.evolve() if OF_THE_REGISTRY.intersection(fault.kinds) else None
         began_s = self.watching.now_s()
         struck = [self.striker.strike(kind, fault.seconds) for kind in fault.kinds]
-        said = [each.what for each in struck]
+        strikes = [each.what for each in struck]
         if switch is not None:
             switch()
-            said.append("records have a new schema")
-        say(f"{began_s:7.1f} s  {fault.number:3}  {'; '.join(said)}")
+            strikes.append("records have a new schema")
+        say(f"{began_s:7.1f} s  {fault.number:3}  {'; '.join(strikes)}")
         if any(kind not in AT_ONCE for kind in fault.kinds):
             time.sleep(fault.seconds)
         for each in reversed(struck):
             each.undo()
-        return Passed(fault, began_s, said, any(each.met for each in struck), self.watching.now_s())
+        return Passed(fault, began_s, strikes, any(each.met for each in struck), self.watching.now_s())
 
     def _settled(self, lag_max: float | None = None, begun: Callable[[], int] | None = None) -> bool:
         """Whether all that was acknowledged by now is committed in time, and no more than ``lag_max`` waits.

@@ -137,8 +137,8 @@ class Striker:
             return no_files([each for name in OF_REPLICAS for each in self._processes(name)], limited=limited)
 
         count, undo = limit(limited=True), partial(limit, limited=False)
-        said = f"follower and forks ({count}) open no file of the checkpoint and no socket for {seconds} s"
-        return Struck(said, undo, count > 0)
+        done = f"follower and forks ({count}) open no file of the checkpoint and no socket for {seconds} s"
+        return Struck(done, undo, count > 0)
 
     def _clock_of_the_caller(self, _: str, seconds: float) -> Struck:
         if self.api is None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
 pytest.register_assert_rewrite(
     *("connectors", "docs", "e2e", "oracle", "spark"),
-    *("decode_told", "formula", "panes", "patterns", "rule_registry", "rules", "windows"),
+    *("decoded_values", "formula", "panes", "patterns", "rule_registry", "rules", "windows"),
 )
 # Each process of pytest-xdist collects all tests, and rewriting their asserts is most of that: what one has compiled,
 # others load, whatever images say of bytecode.

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-SAID = {
+ANSWER = {
     "schema_version": 1,
     "decision_id": "00000000-0000-5000-8000-000000000000",
     "stream": "payments",
@@ -33,7 +33,7 @@ SAID = {
 async def answer(request: Request) -> Response:
     """Read the body, and send the same answer to all."""
     await request.body()
-    return Response(orjson.dumps(SAID), media_type="application/json")
+    return Response(orjson.dumps(ANSWER), media_type="application/json")
 
 
 async def ready(_: Request) -> Response:

@@ -148,17 +148,17 @@ class Asker:
         seen: list[int] = []
         _statuses.set(seen)
         began_s = time.monotonic()
-        said: dict[str, Any]
+        fields: dict[str, Any]
         try:
             client = self.clients[number % len(self.clients)]
             decided = await client.decide(STREAM, record, mode=mode, timeout=deadline_s)  # type: ignore[arg-type]
         except ApiError as error:
-            said = {"answered": "refused", "problem": str(error)[:500]}
+            fields = {"answered": "refused", "problem": str(error)[:500]}
         else:
-            said = _of(decided)
+            fields = _of(decided)
         ended_s = time.monotonic()
         late_s = self.pace.late_s(began_s + deadline_s, ended_s)
-        answer = Answer((ended_s - began_s) * 1e3, late_s * 1e3, **said, statuses=tuple(seen))
+        answer = Answer((ended_s - began_s) * 1e3, late_s * 1e3, **fields, statuses=tuple(seen))
         self.notes.answered(number, answer)
         return answer
 
@@ -181,8 +181,8 @@ async def _obey(asker: Asker) -> None:
     make: Callable[[], asyncio.Protocol] = lambda: asyncio.StreamReaderProtocol(reader)  # noqa: E731
     await asyncio.get_running_loop().connect_read_pipe(make, sys.stdin)
     while line := await reader.readline():
-        told = orjson.loads(line)
-        asker.clock = told["clock_ms"], time.monotonic() + told["seconds"]
+        message = orjson.loads(line)
+        asker.clock = message["clock_ms"], time.monotonic() + message["seconds"]
     asker.stopping.set()
 
 

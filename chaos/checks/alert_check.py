@@ -61,7 +61,7 @@ class Sorter:
     """What must become of records as they arrive, by the sender's log and the broker's times.
 
     ``times``: how often each number arrived; ``other``: records that are not what was sent; ``dead``: with reasons, as
-    ``told`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
+    ``dead_letter_name`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
     ``asked``: what becomes of each record that came through the API: IN_TIME, ACCEPTED or what it is otherwise;
     ``copied``: those that stand there again.
     """
@@ -91,15 +91,15 @@ class Sorter:
             self.times[each.number] = min(255, self.times[each.number] + 1)
             self.other += each.digest != sent.digest
             if sent.poison is not None or sent.event_ms is None or sent.record is None:
-                self.dead.append(told(each.place, sent.poison or "unknown"))
+                self.dead.append(dead_letter_name(each.place, sent.poison or "unknown"))
                 continue
             if sent.event_ms - each.ms > FUTURE_MS:
-                self.dead.append(told(each.place, "time_in_future"))
+                self.dead.append(dead_letter_name(each.place, "time_in_future"))
                 continue
             if each.ms - sent.event_ms > ALLOWED_LATENESS_MS:
                 self.late.append(placed(each.place))
             elif self.known[sent.record]:
-                self.dead.append(told(each.place, "duplicate_id"))
+                self.dead.append(dead_letter_name(each.place, "duplicate_id"))
             else:
                 self.known[sent.record] = 1
                 self.in_time[sent.record] = each.ms - sent.event_ms <= IN_TIME_MS
@@ -112,14 +112,14 @@ class Sorter:
         if number in self.asked:
             self.copied.add(number)
         if -behind_ms > FUTURE_MS:
-            self.dead.append(told(each.place, "time_in_future"))
+            self.dead.append(dead_letter_name(each.place, "time_in_future"))
             self.asked.setdefault(number, "time_in_future")
             return False
         if behind_ms > ALLOWED_LATENESS_MS:
             self.late.append(placed(each.place))
             self.asked.setdefault(number, "late")
         elif self.asked.get(number) in DECIDED:
-            self.dead.append(told(each.place, "duplicate_id"))
+            self.dead.append(dead_letter_name(each.place, "duplicate_id"))
         else:
             self.asked[number] = IN_TIME if behind_ms <= IN_TIME_MS else ACCEPTED
         return True
@@ -144,7 +144,7 @@ def placed(place: Place) -> str:
     return f"{place[0]}:{place[1]}"
 
 
-def told(place: Place, reason: str) -> str:
+def dead_letter_name(place: Place, reason: str) -> str:
     """A dead letter as a name."""
     return f"{place[0]}:{place[1]} {reason}"
 
@@ -238,7 +238,7 @@ def of_sink(expected: Expected, sink: str, found: Contents) -> Iterator[Finding]
     if found.last is not None:
         yield _bodies(sink, "last decisions", expected.last, found.last)
     if found.dead is not None:
-        yield expected.dead.compare(sink, "dead letters", _names(told(*each) for each in found.dead))
+        yield expected.dead.compare(sink, "dead letters", _names(dead_letter_name(*each) for each in found.dead))
     if found.late is not None:
         yield expected.late.compare(sink, "late records", _names(map(placed, found.late)))
     if found.times is not None:

@@ -145,9 +145,9 @@ def registered(registry: str, subject: str, schema: Mapping[str, Any]) -> int:
         body, kind = json.dumps({"schema": json.dumps(schema)}), "application/vnd.schemaregistry.v1+json"
         connection.request("POST", f"{address.path}/subjects/{subject}/versions", body, {"Content-Type": kind})
         answer = connection.getresponse()
-        said = answer.read()
+        reply = answer.read()
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
-        raise RuntimeError(f"the registry answers {answer.status}: {said.decode(errors='replace')[:500]}")
-    return int(json.loads(said)["id"])
+        raise RuntimeError(f"the registry answers {answer.status}: {reply.decode(errors='replace')[:500]}")
+    return int(json.loads(reply)["id"])

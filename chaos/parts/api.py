@@ -104,7 +104,7 @@ class Api:
             asker.stdin.close()
         try:
             if code := asker.wait(ASKING_S_MAX):
-                self.wrong.append(f"the caller of the API ended with {code}: {self._said()}")
+                self.wrong.append(f"the caller of the API ended with {code}: {self._log_tail()}")
         except subprocess.TimeoutExpired:
             asker.kill()
             asker.wait()
@@ -136,7 +136,7 @@ class Api:
             return int(outbox.execute("SELECT count(*) FROM outbox").fetchone()[0])
         return -1
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         return (self.served.root / CALLER_LOG).read_text(errors="replace")[-1000:]
 
 

@@ -81,13 +81,13 @@ def _compatible(registry: Any) -> None:
     try:
         connection.request("PUT", f"{address.path}/config", '{"compatibility": "BACKWARD"}', {"Content-Type": _JSON})
         answer = connection.getresponse()
-        said = answer.read()
+        reply = answer.read()
     except (OSError, HTTPException) as error:
         raise SourceError(f"the registry at {registry.url} does not answer: {error}") from error
     finally:
         connection.close()
     if answer.status != HTTPStatus.OK:
-        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {said!r}")
+        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {reply!r}")
 
 
 def _redis(folder: Path, port: int) -> AbstractContextManager[Any]:

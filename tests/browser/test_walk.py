@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from .accessibility_tree import accessibility_faults
 from .conftest import Opened, Site, Watched, watching
-from .heard import faults_heard
 from .test_pages import faults, looked_at
 from .walking import MULE, Walk, transfer, walking
 
@@ -191,7 +191,7 @@ def test_every_page_at_every_width_light_and_dark(people: Opened, walk: Walk, ax
     for path in (*_pages(), "/profile"):
         page.goto(walk.url + path)
         expect(page.locator(".sk")).to_have_count(0, timeout=WAIT_MS)
-        found = [*faults(page, axe), *faults_heard(page)]
+        found = [*faults(page, axe), *accessibility_faults(page)]
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)

@@ -230,7 +230,7 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
     """A broker that comes back may lack the end of the last transaction; one that goes on would end it as undone."""
     body: list[Callable[[KafkaError], None]] = []
 
-    class Heard(Producer):
+    class Received(Producer):
         """What it is told, and a flush in whose midst the brokers go."""
 
         def __init__(self, settings: dict[str, Any], **more: Any) -> None:
@@ -245,7 +245,7 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
 
     topic = kafka_topic()
     to = post(kafka_broker, str(uuid.uuid4()))
-    monkeypatch.setattr(transactional_producer, "Producer", Heard)
+    monkeypatch.setattr(transactional_producer, "Producer", Received)
     give(to, 0, [outgoing(topic, "a")])
     give(to, 1, [outgoing(topic, "b")])
     assert len(body) == 1

@@ -184,9 +184,9 @@ def test_uris_of_places(uri: str) -> None:
 
 
 def test_a_uri_that_nobody_knows_is_reported_without_repeating_it() -> None:
-    with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as told_:
+    with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as raised:
         location_of("gopher://user:secret@host/p")
-    assert "secret" not in str(told_.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_store_whose_answer_never_ends_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ class Seen:
         found = self.client.get(":".join((self.prefix, *parts)))
         return None if found is None else json.loads(found)
 
-    def told(self) -> list[str]:
+    def alert_ids(self) -> list[str]:
         return [fields["alert_id"] for _, fields in self.client.xrange(f"{self.prefix}:alerts")]
 
 
@@ -155,7 +155,7 @@ def test_the_gravest_action_in_force_is_the_entitys(made: Callable[..., Seen]) -
     seen.tell(corrected("d", "retracted", value=None), corrected("a", "retracted", value=None))
     seen.tell(alert("b-again", kind="correction", corrects="id-b", outcome="retracted", value=None))
     assert seen.status() == {}
-    assert seen.told() == [
+    assert seen.alert_ids() == [
         *("id-a", "id-b", "id-c", "id-d", "id-c-retracted", "id-b-retracted", "id-b-reinstated"),
         *("id-d-retracted", "id-a-retracted", "id-b-again"),
     ]
@@ -167,7 +167,7 @@ def test_what_comes_again_moves_nothing(made: Callable[..., Seen]) -> None:
     seen.tell(corrected("a", "retracted", value=None))
     seen.tell(alert("a", action="block"), corrected("a", "retracted", value=None))
     assert seen.status() == {}
-    assert seen.told() == ["id-a", "id-a-retracted"]
+    assert seen.alert_ids() == ["id-a", "id-a-retracted"]
 
 
 def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
@@ -302,14 +302,14 @@ def test_names_that_encode_alike_differ() -> None:
 def test_alerts_of_no_entity_are_reported_and_stand_for_none(made: Callable[..., Seen]) -> None:
     seen = made()
     seen.tell(alert("a", key={}, action="block"))
-    assert seen.told() == ["id-a"]
+    assert seen.alert_ids() == ["id-a"]
     assert seen.client.keys(f"{seen.prefix}:entity*") == []
 
 
 def test_more_than_one_chunk(made: Callable[..., Seen]) -> None:
     seen = made(stream_max=2_000)
     seen.tell(*(alert(str(n), key={"account_id": f"a{n % 7}"}) for n in range(1_234)))
-    assert seen.told() == [f"id-{n}" for n in range(1_234)]
+    assert seen.alert_ids() == [f"id-{n}" for n in range(1_234)]
 
 
 def test_passwords_and_falls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +371,7 @@ def test_two_processes_tell_one_alert_once(made: Callable[..., Seen]) -> None:
         each.start()
     for each in threads:
         each.join()
-    assert sorted(seen.told()) == sorted(f"id-{n}" for n in range(300))
+    assert sorted(seen.alert_ids()) == sorted(f"id-{n}" for n in range(300))
 
 
 def test_a_command_that_fails_half_way_is_reported_again_whole(made: Callable[..., Seen]) -> None:
@@ -379,8 +379,8 @@ def test_a_command_that_fails_half_way_is_reported_again_whole(made: Callable[..
     seen.client.set(f"{seen.prefix}:standing:account_id=a2", "in the way")
     with pytest.raises(PermanentError, match="WRONGTYPE"):
         seen.tell(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
-    assert sorted(seen.told()) == ["id-a", "id-c"]
+    assert sorted(seen.alert_ids()) == ["id-a", "id-c"]
     seen.client.delete(f"{seen.prefix}:standing:account_id=a2")
     seen.tell(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
-    assert sorted(seen.told()) == ["id-a", "id-b", "id-c"]
+    assert sorted(seen.alert_ids()) == ["id-a", "id-b", "id-c"]
     assert seen.status("account_id=a2") == standing("step_up", 40, "b")

@@ -273,7 +273,7 @@ def as_of_log(project: Project) -> Alerts:
     return read_jsonl(output)
 
 
-def wait_for_nobody(process: subprocess.Popen[bytes]) -> None:
+def wait_for_all_to_end(process: subprocess.Popen[bytes]) -> None:
     """Until no process is left of those that a run had started, orphans among them."""
     left = _left_after(process, WAIT_S)
     assert not left, [_command(each) for each in left]

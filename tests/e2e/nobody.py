@@ -43,7 +43,7 @@ PYTHON_CALL = b"c\np0\n__repr__\ne\n"
 HTTP = b"GET / HTTP/1.0\r\n\r\n"
 
 
-def said(port: int, asked: bytes) -> bytes:
+def response(port: int, asked: bytes) -> bytes:
     """What comes back, up to the end or to silence."""
     found = b""
     with suppress(OSError), socket.create_connection((HOST, port), SILENT_S) as connection:
@@ -58,13 +58,13 @@ def tried(port: int) -> list[str]:
     """What was answered that only friends should be."""
     got = []
     for name, asked in (("java", JAVA_CALL), ("python", PYTHON_CALL)):
-        if said(port, asked).startswith(b"!y"):
+        if response(port, asked).startswith(b"!y"):
             got.append(f"{name} called at {port}")
-    if b"Unsupported message" in said(port, to_endpoint(port)):
+    if b"Unsupported message" in response(port, to_endpoint(port)):
         got.append(f"message delivered at {port}")
-    if said(port, OPEN_BLOCKS)[8:9] == b"\x04":
+    if response(port, OPEN_BLOCKS)[8:9] == b"\x04":
         got.append(f"blocks opened at {port}")
-    if said(port, HTTP).startswith(b"HTTP/"):
+    if response(port, HTTP).startswith(b"HTTP/"):
         got.append(f"page served at {port}")
     return got
 

@@ -12,7 +12,7 @@ import pytest
 
 from crossline.cli.init import template_files
 
-from .somebody_else import ENTRY_POINTS, install
+from .third_party_plugin import ENTRY_POINTS, install
 
 RULE = """
 rule_id: large

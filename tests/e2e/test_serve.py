@@ -171,7 +171,7 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(without_rep
     before = running.scrape()
     listens = threading.Event()
     with ThreadPoolExecutor(1) as beside:
-        hearing = beside.submit(heard, running, None, 3, listens)
+        hearing = beside.submit(revisions_of, running, None, 3, listens)
         assert listens.wait(60)
         lines = [running.decide(payment(number, "late", 600), timeout_ms="300") for number in range(3)]
         assert {(each["decision"], each["answered"]) for each in lines} == {("review", "fallback")}
@@ -192,11 +192,11 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(without_rep
     }
     assert {(event["kind"], event["answered"]) for _, event in body} == {("revision", "fallback")}
     # Ids say besides how far alerts were told, which the second time may be farther.
-    assert [event for _, event in heard(running, body[0][0], 2)] == [event for _, event in body[1:]]
+    assert [event for _, event in revisions_of(running, body[0][0], 2)] == [event for _, event in body[1:]]
     assert counted(before, running.scrape(), "crossline_api_revised_total") == {("fallback", STREAM): 3}
 
 
-def heard(
+def revisions_of(
     running: Running, after: str | None, count: int, listens: threading.Event | None = None
 ) -> list[tuple[str, Any]]:
     """So many revisions with their ids, as an event stream tells them; ``listens`` is set once it began."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from .conditions import field_value
 from .naive import Hit, NaiveResult
-from .rulebook import DEFAULTS, Rule, duration_ms, read_snapshot
+from .rule_versions import DEFAULTS, Rule, duration_ms, read_snapshot
 
 Release = tuple[str, Mapping[str, Any], int]  # of which rule and key, and from which ingest time on
 

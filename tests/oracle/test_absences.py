@@ -12,12 +12,12 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 
 from .composed import composed_detect
-from .fastpath import FastPath, plans_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plans_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import running_max_ingest
 from .strategies import START_MS, STREAM, Body, Record, records
 from .test_detect_equals_naive import Shape, check, many, run, shapes, with_ingest
-from .test_publications import SPREAD, Op, live, told
+from .test_publications import SPREAD, Op, live, outcome
 
 TIMES: list[Body] = [
     {"watermark_delay": "1s", "allowed_lateness": "2s"},
@@ -151,7 +151,7 @@ def test_what_waits_outlives_its_version_and_its_process(
     life = Life(tmp_path, stream_spec(ingest_column=True), standing, 2, 0, Feed())
     live(life, ops, made)
     expected = composed_detect(life.feed.logged, made, defaults=SPREAD)
-    assert told(life) == told_by_twin(expected, made)
+    assert outcome(life) == twin_outcome(expected, made)
     assert {"t0", "t2", "t4"} <= {hit.record_id for hit in expected.hits if hit.rule_id == "quiet"}
 
 

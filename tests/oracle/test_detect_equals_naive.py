@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from crossline.evaluate.shard import Bounds
 
-from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plan_of, stream_spec, twin_outcome
 from .naive import NaiveResult, naive_detect, running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, cuts, records, rule_sets
 
@@ -77,7 +77,7 @@ def check(path: FastPath, rules: list[Body], expected: NaiveResult, made: Sequen
     only the 33rd digit tells to which of two floats it is nearer.
     """
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
-    found, wanted = path.told(), told_by_twin(expected, made)
+    found, wanted = path.outcome(), twin_outcome(expected, made)
     assert [in_digits(reported, rough) for reported in found[0]] == [
         in_digits(reported, rough) for reported in wanted[0]
     ]
@@ -224,7 +224,7 @@ def test_other_records_under_an_old_id_are_reported_alike_in_every_cut(
     shape = data.draw(shapes(len(made)))
     cut = FastPath.of(plan, shape.shards)
     run(cut, shape, made, ["log"] * len(made))
-    assert cut.told() == whole.told()
+    assert cut.outcome() == whole.outcome()
 
 
 BUSY: Body = {

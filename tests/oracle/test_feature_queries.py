@@ -25,7 +25,7 @@ from .test_detect_equals_naive import DEEP, check, many, run, shapes, with_inges
 FACTS = ("kind", "amount", "price", "flag", "place.city")
 
 
-def told_instead(version: RuleVersion, program: Program) -> Program:
+def as_feature_query(version: RuleVersion, program: Program) -> Program:
     """What the rule's formula would read is told of each record that it would judge."""
     verdict = program.verdict
     if not version.rule.rule_id.startswith("told") or not isinstance(verdict, FormulaPredicate):
@@ -37,7 +37,7 @@ def plan_of(bodies: list[Body], *, ingest_column: bool) -> StreamPlan:
     spec = stream_spec(ingest_column=ingest_column)
     loaded = load_rules_text(json.dumps(bodies), "rules.yaml", {STREAM: spec}, tuple(LISTS))
     rules = RuleSet.from_rules(item.rule for item in loaded)
-    return compile_stream(rules, STREAM, spec, Defaults(), change=told_instead)
+    return compile_stream(rules, STREAM, spec, Defaults(), change=as_feature_query)
 
 
 def exact(value: Any, digits: int | None = None) -> str:
@@ -51,7 +51,7 @@ def with_one_zero(value: Any) -> Any:
     return value + 0.0 if isinstance(value, float) else value
 
 
-def said(path: FastPath, bodies: list[Body]) -> list[Any]:
+def rows_of(path: FastPath, bodies: list[Body]) -> list[Any]:
     """Of each record and telling: its place, its figures and how many records they are of, its fields."""
     rough = {(body["rule_id"], name) for body in bodies for name, each in body["figures"].items() if "stddev" in each}
     return sorted(row for reported in path.feature_queries for row in _rows(path, reported, rough))
@@ -127,7 +127,7 @@ def test_they_are_the_twins_beside_any_rules(
     bodies, shape = drawn(data, panes=False), data.draw(shapes(len(made)))
     path = FastPath.of(plan_of([*rules, *bodies], ingest_column=ingest_column), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
-    assert said(path, bodies) == twins(bodies, made)
+    assert rows_of(path, bodies) == twins(bodies, made)
     alone = naive_detect([*rules, *bodies], made, lists=LISTS)
     reported = {body["rule_id"] for body in bodies}
     check(path, rules, replace(alone, hits=[hit for hit in alone.hits if hit.rule_id not in reported]), made)
@@ -139,7 +139,7 @@ def test_they_are_the_twins_where_panes_are_kept(data: st.DataObject, made: list
     bodies, shape = drawn(data, panes=True), data.draw(shapes(len(made)))
     path = FastPath.of(plan_of(bodies, ingest_column=True), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
-    assert said(path, bodies) == twins(bodies, made)
+    assert rows_of(path, bodies) == twins(bodies, made)
 
 
 def test_a_sum_beyond_64_bits_is_reported_whole() -> None:

@@ -96,7 +96,7 @@ figures:
 """
 
 
-def told(rows: Any) -> list[tuple[Any, ...]]:
+def comparable(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((row["record_id"], row["tries"], row["spent"]) for row in rows)
 
 
@@ -109,7 +109,7 @@ def test_figures_of_a_frame_are_those_of_a_table(
     frame = cl.figures(table(spark, log), tmp_path / "figures.yaml", stream, shards=3, defaults=DEFAULTS)
     rows = frame.collect()
     assert frame.columns == wanted.column_names
-    assert told(row.asDict() for row in rows) == told(wanted.to_pylist())
+    assert comparable(row.asDict() for row in rows) == comparable(wanted.to_pylist())
     assert len(rows) > 100
 
 
@@ -204,7 +204,7 @@ def test_figures_of_a_stream_are_those_of_a_table(
     query = made.writeStream.format("memory").queryName("told").outputMode("append").start()
     streamed.give(query, range(FILES))
     query.stop()
-    assert told(row.asDict() for row in spark.table("told").collect()) == told(wanted.to_pylist())
+    assert comparable(row.asDict() for row in spark.table("told").collect()) == comparable(wanted.to_pylist())
 
 
 @pytest.fixture

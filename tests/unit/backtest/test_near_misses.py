@@ -27,13 +27,13 @@ def missed(folder: Path, *bodies: dict[str, Any]) -> dict[str, list[NearMiss]]:
     return near_misses(given, try_rules(given, folder / "rules"), folder / "probes")
 
 
-def told(misses: list[NearMiss]) -> list[tuple[Any, ...]]:
+def near_miss_values(misses: list[NearMiss]) -> list[tuple[Any, ...]]:
     return [(each.record_id, dict(each.key), each.value, each.missing) for each in misses]
 
 
 def test_keys_that_fired_did_not_miss(tmp_path: Path) -> None:
     found = missed(tmp_path, count_rule(aggregation_threshold=3))["many"]
-    assert told(found) == [("p5", {"card": "b"}, 2, 1), ("p6", {"card": "c"}, 1, 2)]
+    assert near_miss_values(found) == [("p5", {"card": "b"}, 2, 1), ("p6", {"card": "c"}, 1, 2)]
     assert found[0].why == "2 is not >= 3: 1 is missing"
 
 
@@ -56,7 +56,7 @@ def test_a_formula_reports_the_part_that_failed(tmp_path: Path) -> None:
     body = {"rule_id": "f", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
     found = missed(tmp_path, {**body, "when": "tries >= 2 and most > 120"})["f"]
     # c fails both parts: it is farther than those that fail one.
-    assert told(found)[:2] == [("p3", {"card": "a"}, 2, 20), ("p5", {"card": "b"}, 2, 60)]
+    assert near_miss_values(found)[:2] == [("p3", {"card": "a"}, 2, 20), ("p5", {"card": "b"}, 2, 60)]
     assert found[0].why == "tries 2, most 100: not most > 120: 20 is missing"
     assert found[2].missing is None
     assert found[2].why == "tries 1, most 90: not tries >= 2 and not most > 120"
@@ -143,5 +143,5 @@ def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:
     trial = try_rules(given, tmp_path / "rules")
     assert [each["record_id"] for each in trial.alerts] == ["p4"]
     found = near_misses(given, trial, tmp_path / "probes")["vain"]
-    assert told(found) == [("p6", {"card": "a"}, 50_000, 10_000), ("p3", {"card": "b"}, 20_000, 40_000)]
+    assert near_miss_values(found) == [("p6", {"card": "a"}, 50_000, 10_000), ("p3", {"card": "b"}, 20_000, 40_000)]
     assert found[0].why == "it waited for amount < 50 within 60 s, which came after 50 s, 10 s before the end"

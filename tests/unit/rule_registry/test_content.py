@@ -13,7 +13,7 @@ from crossline.rule_registry.content import read_pipeline, read_text
 from crossline.rule_registry.rule_files import read_rules
 from crossline.runtime.pipeline.assemble import read_config
 
-from .desk import STREAMS, rule
+from .harness import STREAMS, rule
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "load_rules": api.load_rules,

@@ -220,7 +220,7 @@ def test_a_batch_whose_lines_are_damaged_holds_up_none_behind_it(tmp_path: Path)
     damaged.write_bytes(damaged.read_bytes().replace(b'"decision":"block"', b'"decision:"block"'))
     shop.batch(1, 1, 2, of_stream("t2", "block"))
 
-    async def second_is_told(_: LedgerGroup) -> bool:
+    async def second_is_pushed(_: LedgerGroup) -> bool:
         return ("t2", "allow", "block") in shop.pushed()
 
-    shop.run(second_is_told)
+    shop.run(second_is_pushed)

@@ -25,7 +25,7 @@ from crossline.rule_registry.sources.ownership import (
     user_name,
 )
 from crossline.rule_registry.sources.review import approval_text
-from rule_registry.desk import STREAMS, rule
+from rule_registry.harness import STREAMS, rule
 
 
 class Team:

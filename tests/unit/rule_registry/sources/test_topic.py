@@ -14,9 +14,9 @@ from crossline.rule_registry.list_log import ListContents
 from crossline.rule_registry.lists import ListsDirectory
 from crossline.rule_registry.sources.keys import ApprovalKey, ListKey, RuleKey, key_of, key_of_bytes
 from crossline.rule_registry.sources.topic import STEPS_MAX, TopicPublications, list_file
-from rule_registry.desk import rule
+from rule_registry.harness import rule
 
-from .board import Board, BoardReader, Pipeline, told
+from .board import Board, BoardReader, Pipeline, event_values
 
 BEGINNING: tuple[str, str, int, str] = ("published", "large", 1, "active")
 
@@ -63,7 +63,7 @@ def test_statuses_that_follow_each_other_are_taken_up_one_by_one(board: Board, p
     pipeline.start()
     for status in ("paused", "active", "shadow"):
         board.post("rule/large/1", rule(status=status))
-    assert [status for *_, status in told(pipeline.look())] == ["paused", "active", "shadow"]
+    assert [status for *_, status in event_values(pipeline.look())] == ["paused", "active", "shadow"]
 
 
 def test_a_first_start_meets_the_same_as_one_that_was_there(board: Board, pipeline: Pipeline, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_first_start_meets_the_same_as_one_that_was_there(board: Board, pipeli
     pipeline.look()
     later = Pipeline(board, tmp_path / "later")
     later.start()
-    assert told(later.log[:-1]) == told(pipeline.log[1:])
+    assert event_values(later.log[:-1]) == event_values(pipeline.log[1:])
     assert [each.event for each in later.log] == ["refused", "published", "refused", "status_changed", "started"]
 
 
@@ -110,7 +110,7 @@ def test_what_came_while_nothing_ran_is_taken_up(board: Board, pipeline: Pipelin
     board.post("rule/large/1", rule(status="paused"))
     board.post("rule/large/1", rule(status="active"))
     pipeline.start()
-    assert [status for *_, status in told(pipeline.look())] == ["paused", "active"]
+    assert [status for *_, status in event_values(pipeline.look())] == ["paused", "active"]
 
 
 def test_the_log_has_what_compaction_lost(board: Board, pipeline: Pipeline) -> None:
@@ -163,7 +163,7 @@ def test_wrong_messages_are_refused_by_themselves(board: Board, pipeline: Pipeli
     board.post("list/cards.txt", "a\n")
     board.post("rule/large/1", rule())
     events = pipeline.look()
-    assert told(events)[-1] == BEGINNING
+    assert event_values(events)[-1] == BEGINNING
     refused = {each.source: str(each.text) for each in events[:-1]}
     assert set(refused) == {
         "rule/bad/1",
@@ -184,7 +184,7 @@ def test_a_rule_that_reads_hits_waits_for_the_message_of_the_other(board: Board,
     board.post("rule/reader/1", rule("reader").replace("payments", "rule:large"))
     assert [each.event for each in pipeline.look()] == ["refused"]
     board.post("rule/large/1", rule())
-    assert told(pipeline.look()) == [BEGINNING, ("published", "reader", 1, "active")]
+    assert event_values(pipeline.look()) == [BEGINNING, ("published", "reader", 1, "active")]
 
 
 def test_a_topic_that_does_not_answer(
@@ -198,7 +198,7 @@ def test_a_topic_that_does_not_answer(
     assert pipeline.look() == []
     board.answers = True
     board.post("rule/large/1", rule(status="paused"))
-    assert told(pipeline.look()) == [("status_changed", "large", 1, "paused")]
+    assert event_values(pipeline.look()) == [("status_changed", "large", 1, "paused")]
     board.answers = False
     with pytest.raises(SourceError, match="control topic control cannot be read: nobody answers"):
         Pipeline(board, tmp_path / "later").start()

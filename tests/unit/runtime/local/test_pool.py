@@ -278,11 +278,11 @@ def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: 
 class _Ours:
     """As a client of a broker: to be destroyed by the process that made it. A ring, so that it is garbage at once."""
 
-    def __init__(self, told: Path) -> None:
-        self.told, self.ring = told, self
+    def __init__(self, log_file: Path) -> None:
+        self.log_file, self.ring = log_file, self
 
     def __del__(self) -> None:
-        with self.told.open("a") as file:
+        with self.log_file.open("a") as file:
             file.write(f"{os.getpid()}\n")
 
 

@@ -140,7 +140,7 @@ def begun(log: Path, *values: str, number: int = 1) -> Segments:
     return table
 
 
-def told(table: Segments) -> list[object]:
+def segment_contents(table: Segments) -> list[object]:
     return [
         (header, table.content(header).to_pylist(), [each.raw.to_pylist() for each in table.changes(header.number)])
         for header in table.headers()
@@ -160,7 +160,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     table.append(2, Change(messages("d"), {"payments": 7}, Read({0: 4}, "topic")))
     log.close()
     checkpoint.release()
-    was, early = told(table), path.parent / "rows" / "shop" / "profile" / "00000002.jsonl"
+    was, early = segment_contents(table), path.parent / "rows" / "shop" / "profile" / "00000002.jsonl"
     assert len(was) == 2
     first = early.read_bytes()
     shutil.rmtree(tmp_path / "one")
@@ -168,7 +168,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "two")
     elsewhere = segments_of(path, "profile")
     assert not list(elsewhere.folder.glob("*.rows"))  # asked for when they are needed
-    assert told(elsewhere) == was
+    assert segment_contents(elsewhere) == was
     assert elsewhere.unread_ms(10**12) == 10**12  # nobody here knows for how long its topic was not read
     log = LogFile(path)
     log.open()
@@ -176,7 +176,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     elsewhere.append(2, Change(messages("e"), {"payments": 8}, Read({0: 5}, "topic")))
     log.close()
     checkpoint.release()
-    now = told(elsewhere)
+    now = segment_contents(elsewhere)
     assert now != was
 
     # The first machine comes back as it was before, and took up something that was never judged by.
@@ -186,7 +186,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     early.write_bytes(first + b'{"never": "judged by"}\n')
     early.with_name("00000003.jsonl").write_bytes(b"{}\n")
     checkpoint, path = held(tmp_path, "one")
-    assert told(segments_of(path, "profile")) == now
+    assert segment_contents(segments_of(path, "profile")) == now
     checkpoint.release()
 
 

@@ -109,7 +109,9 @@ def made() -> set[tuple[str, str, str]]:
 if __name__ == "__main__":
     warm(**ALL)
     ahead = made()
-    told = [each for unit in TIMES for each in alerted(unit)]
+    alerting_rules = [each for unit in TIMES for each in alerted(unit)]
     sys.stdout.write(
-        json.dumps({"ahead": len(ahead), "later": sorted(made() - ahead), "told": [sorted(each) for each in told]})
+        json.dumps(
+            {"ahead": len(ahead), "later": sorted(made() - ahead), "told": [sorted(each) for each in alerting_rules]}
+        )
     )

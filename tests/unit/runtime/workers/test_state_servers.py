@@ -57,7 +57,7 @@ class Home:
             start_new_session=True,
         )
         self.fork_server = 0
-        self.place = Path(self._said())
+        self.place = Path(self._read_line())
         (self.fork_server,) = self.alive()
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class Home:
         self.process.wait(WAIT_S)
         self.process.stdout.close()
 
-    def _said(self) -> str:
+    def _read_line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().strip()
 
@@ -84,7 +84,7 @@ class Home:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{name}\n".encode())
         self.process.stdin.flush()
-        return int(self._said())
+        return int(self._read_line())
 
     def parts(self, batch: int, data: bytes) -> dict[int, list[bytes]]:
         decoded = decode_lines(self.snapshot.decoder(STREAM), data, "file", batch * 1_000_000)
@@ -107,7 +107,7 @@ class Home:
         """A batch by a worker of its own, and what it says."""
         name = self.request(batch, data, shards)
         self.ask(name)
-        assert self._said() == "0"
+        assert self._read_line() == "0"
         answer = self.answer(name)
         if isinstance(answer, Exception):
             raise answer

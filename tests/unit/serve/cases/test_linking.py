@@ -172,7 +172,7 @@ class Twin:
         case["state"] = "open"
         case["alerts"].append((body["alert_id"], at_ms, values))
 
-    def told(self) -> dict[str, list[str]]:
+    def alerts_by_case(self) -> dict[str, list[str]]:
         named = {f"C-{number}": sorted(each[0] for each in case["alerts"]) for number, case in enumerate(self.cases, 1)}
         return {name: each for name, each in named.items() if each}
 
@@ -223,7 +223,7 @@ def test_cases_are_what_a_naive_twin_says(tmp_path_factory: pytest.TempPathFacto
         elif first <= len(twin.cases):
             done(desk, twin, act, first, second)
     flush()
-    assert alerts_by_case(desk) == twin.told()
+    assert alerts_by_case(desk) == twin.alerts_by_case()
     states = {each["number"]: each["status"] for each in desk.desk.page(QueueFilter(), "ada", limit=500).items}
     assert all(states.get(f"C-{n}") == c["state"] for n, c in enumerate(twin.cases, 1) if c["state"] != "merged")
     desk.close()

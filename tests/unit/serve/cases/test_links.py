@@ -26,7 +26,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     made.close()
 
 
-def told(graph: Graph) -> dict[Entity, int]:
+def steps_by_entity(graph: Graph) -> dict[Entity, int]:
     return {each.entity: each.steps for each in graph.entities}
 
 
@@ -42,9 +42,9 @@ def paying(name: str, account: str, hour: int = 0, **record: str) -> dict[str, o
 def test_a_shared_card_is_one_step_and_who_shares_it_two(desk: Desk) -> None:
     desk.take(paying("x1", "a1", card_hash="c1"), paying("x2", "a1", 1, card_hash="c1"))
     desk.take(paying("y1", "a2", 2, card_hash="c1", device_id="d9"), paying("z1", "a3", 3, device_id="d8"))
-    assert told(walked(desk.cases.file, A, 1)) == {A: 0, CARD: 1}
+    assert steps_by_entity(walked(desk.cases.file, A, 1)) == {A: 0, CARD: 1}
     two = walked(desk.cases.file, A, 2)
-    assert told(two) == {A: 0, CARD: 1, B: 2, ("device_id", "d9"): 2}
+    assert steps_by_entity(two) == {A: 0, CARD: 1, B: 2, ("device_id", "d9"): 2}
     assert pairs(two) == {
         frozenset((A, CARD)): 2,
         frozenset((CARD, B)): 1,
@@ -52,7 +52,7 @@ def test_a_shared_card_is_one_step_and_who_shares_it_two(desk: Desk) -> None:
         frozenset((B, ("device_id", "d9"))): 1,
     }
     assert two.left_out == LeftOut()
-    assert C not in told(walked(desk.cases.file, A, 3))
+    assert C not in steps_by_entity(walked(desk.cases.file, A, 3))
 
 
 def test_an_entity_that_nobody_knows_stands_alone(desk: Desk) -> None:
@@ -66,10 +66,10 @@ def test_what_only_finds_cases_is_shown_and_not_gone_on_from(desk: Desk) -> None
     for name, account in (("x", "a1"), ("y", "a2")):
         desk.take({**alert(name), "key": {"account_id": account, "merchant_id": "m1"}})
     graph = walked(desk.cases.file, A, 3)
-    assert told(graph) == {A: 0, ("merchant_id", "m1"): 1}
+    assert steps_by_entity(graph) == {A: 0, ("merchant_id", "m1"): 1}
     assert [each.joins for each in graph.entities] == [False, False]
     assert graph.entities[1].more == 0
-    assert told(walked(desk.cases.file, ("merchant_id", "m1"), 1)) == {("merchant_id", "m1"): 0, A: 1, B: 1}
+    assert steps_by_entity(walked(desk.cases.file, ("merchant_id", "m1"), 1)) == {("merchant_id", "m1"): 0, A: 1, B: 1}
 
 
 def test_cases_decisions_and_fraud_are_reported_of_each(desk: Desk) -> None:
@@ -94,7 +94,7 @@ def test_bounds_hold_and_what_is_left_out_is_counted(desk: Desk) -> None:
         desk.take(paying(f"x{number}", "a1", number * 100, card_hash=f"c{number:02}"))
     desk.take(paying("again", "a1", 1101, card_hash="c11"))
     graph = walked(desk.cases.file, A, 2, LinkLimits(entities=6, beside=4))
-    assert list(told(graph)) == [A, *(("card_hash", f"c{number:02}") for number in (11, 10, 9, 8))]
+    assert list(steps_by_entity(graph)) == [A, *(("card_hash", f"c{number:02}") for number in (11, 10, 9, 8))]
     assert (graph.left_out, graph.entities[0].more) == (LeftOut(entities=8), 8)
     assert walked(desk.cases.file, A, 1, LinkLimits(cases=5)).left_out == LeftOut(cases=7)
     few = walked(desk.cases.file, A, 1, LinkLimits(alerts=3))
@@ -129,5 +129,5 @@ def test_without_reaching_a_bound_it_is_what_a_naive_walk_finds(desk: Desk, seed
         held.append({("account_id", account), *record.items()})
     for depth in (1, 2, 3):
         graph = walked(desk.cases.file, A, depth, LinkLimits(1_000, 1_000, 1_000, 100_000))
-        assert (told(graph), pairs(graph)) == naive(held, A, depth)
+        assert (steps_by_entity(graph), pairs(graph)) == naive(held, A, depth)
         assert graph.left_out == LeftOut()

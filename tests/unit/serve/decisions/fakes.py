@@ -192,7 +192,7 @@ class FakeFallback:
 
 
 @dataclass
-class Desk:
+class Harness:
     """The service over fakes, all of which answer at once unless they are held."""
 
     judge: FakeJudge = field(default_factory=FakeJudge)

@@ -32,17 +32,17 @@ def of_stream(name: str, decision: str) -> dict[str, Any]:
 def batch(
     number: int,
     end: int,
-    *said: dict[str, Any],
+    *messages: dict[str, Any],
     late: tuple[int, ...] = (),
     begin: int = 0,
     reasons: tuple[str, ...] = (),
 ) -> FeedBatch:
     """What a batch gave that has offsets ``begin`` to ``end`` - 1 of p-0."""
-    lines = [orjson.dumps(each) for each in said]
+    lines = [orjson.dumps(each) for each in messages]
     whys = reasons or ("late",) * len(late)
     places = zip(late, whys, strict=True)
     lines += [orjson.dumps({"stream": "payments", "log": "p-0", "at": at, "reason": why}) for at, why in places]
-    counts = {"decisions": len(said), "alerts": 0, "dead": 0, "late": len(late)}
+    counts = {"decisions": len(messages), "alerts": 0, "dead": 0, "late": len(late)}
     return FeedBatch(
         {"batch": number, "ends": {"payments": {"p-0": end}}, "begins": {"payments": {"p-0": begin}}, "lines": counts},
         lines,

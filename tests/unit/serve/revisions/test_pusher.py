@@ -108,9 +108,9 @@ def test_while_an_address_is_away_or_busy_all_waits(
     for _ in range(4):
         assert asked.acquire(timeout=WAIT_S)
     assert receiver.taken == []
-    (waits, told), _ = pusher.states(), None
+    (waits, second_state), _ = pusher.states(), None
     assert waits.pending == 4
-    assert told.away is None
+    assert second_state.away is None
     back.set()
     assert pusher.wait_idle(WAIT_S)
     assert in_order(receiver.taken, "a") == in_order(receiver.taken, "b") == [0, 1]

@@ -26,15 +26,15 @@ def test_the_example_of_cases_md() -> None:
 
 
 def test_what_the_settings_refuse() -> None:
-    def told(*revisions: dict[str, Any]) -> str:
+    def refusal(*revisions: dict[str, Any]) -> str:
         with pytest.raises(ValueError, match="expected") as raised:
             ServeSettings.model_validate({"revisions": list(revisions)})
         return str(raised.value)
 
     good = {"url": "https://pay.example/hook", "password_env": "K"}
-    assert "each address once" in told(good, good)
-    assert "https://, for alerts name people" in told({**good, "url": "http://pay.example/hook"})
-    assert "the key that signs" in told({"url": "https://pay.example/hook"})
+    assert "each address once" in refusal(good, good)
+    assert "https://, for alerts name people" in refusal({**good, "url": "http://pay.example/hook"})
+    assert "the key that signs" in refusal({"url": "https://pay.example/hook"})
 
 
 ANSWER = {"decision_id": "d1", "stream": "payments", "record_id": "t1", "decision": "allow", "answered": "fallback"}

@@ -20,7 +20,7 @@ from crossline.state.windows import store
 from crossline.state.windows.store import Delta, KeySpaceState
 
 from .invariants import check as check_state
-from .naive import FOREVER, Naive, Row, batch_of, line, plain, plainly_told
+from .naive import FOREVER, Naive, Row, batch_of, feature_values, line, plain
 
 RETENTION_MS = 120  # as long as the longest window with its delay
 FACT_KINDS: dict[str, FieldKind] = {"x": "integer", "y": "number", "s": "string"}
@@ -199,7 +199,9 @@ def test_same_as_the_naive_twin(
         hits = state.judge(batch)
         expected, duplicates = naive.judge(rows)
         assert plain(hits) == expected
-        assert sorted(plainly_told(hits), key=lambda each: each[:3]) == sorted(naive.told, key=lambda each: each[:3])
+        assert sorted(feature_values(hits), key=lambda each: each[:3]) == sorted(
+            naive.features_out, key=lambda each: each[:3]
+        )
         assert not (hits.duplicates & ~np.array(duplicates, bool)).any()
         check_state(state)
         deltas.append(state.delta(batch, hits))

@@ -15,7 +15,7 @@ def bits(value: Any) -> Any:
     return ("float", struct.pack("<d", value)) if isinstance(value, float) else (type(value).__name__, value)
 
 
-def told(decoded: Decoded) -> dict[int, Any]:
+def by_offset(decoded: Decoded) -> dict[int, Any]:
     """Offset -> what became of the record there."""
     records = decoded.records
     for column in records.fields.values():
