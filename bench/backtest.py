@@ -1,9 +1,9 @@
-"""A question about the past, from the command to the prompt: ``python -m bench.backtest [--records N] [--spark]``.
+"""The time of a backtest, from the command to the prompt: ``python -m bench.backtest [--records N] [--spark]``.
 
-``crossline backtest`` over the files of workload tx: in processes of this machine, with ``--spark`` in Spark as well.
-Where DuckDB is installed in this environment (``pip install duckdb``), SQL over the same files gives the same figures:
-window functions, no alerts, no state and no order of arrival. ``--forms json,csv,parquet`` compares forms of the same
-records. All take turns; each run is a process of its own.
+Runs ``crossline backtest`` over the files of workload tx, in processes of this machine. ``--spark`` also runs it in
+Spark. If DuckDB is installed in this environment (``pip install duckdb``), SQL over the same files computes the same
+figures: window functions, without alerts, state or order of arrival. ``--forms json,csv,parquet`` compares formats of
+the same records. The variants take turns. Each run is a process of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the checkpoint costs of a batch: ``python -m bench.checkpoint [--rate 2000] [--trigger 1s] [--seconds 60]``.
+"""The cost of the checkpoint per batch: ``python -m bench.checkpoint [--rate 2000] [--trigger 1s] [--seconds 60]``.
 
-Generated traffic at a set rate, R5, one batch a trigger interval. Checkpoint work is all that makes a batch survive a
-kill: Spark's log of offsets and of commits, the segments of the shards with their merging and dropping, and the marks
-of the pipeline. Steps of tasks are added up as if none ran beside another.
+Generated traffic at a fixed rate, R5, one batch per trigger interval. Checkpoint work is everything that lets a batch
+survive a kill: Spark's logs of offsets and commits, the segments of the shards with their compaction and removal, and
+the progress marks of the pipeline. The times of concurrent tasks are added up.
 """
 
 from __future__ import annotations

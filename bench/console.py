@@ -1,10 +1,10 @@
-"""The console's pages: how long the server takes for each, over many alerts.
+"""The time that the server takes for each page of the console, over many alerts.
 
 ``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--page PAGE]
-[--judged] [--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the named store,
-PostgreSQL on this machine. Requests are those of a logged-in browser, without a network in between. The target is
-200 ms at the 99th percentile; ``first_ms`` is the first request of a page in a new process. ``--judged`` requests
-the parts of case pages that read from the source instead; ``--profile`` shows where a page spends its time.
+[--judged] [--profile]``. Cases are in their SQLite file. The pipeline's alerts and decisions are in the named store;
+PostgreSQL runs on this machine. Requests are those of a logged-in browser, without a network in between. The target is
+200 ms at the 99th percentile. ``first_ms`` is the first request of a page in a new process. ``--judged`` requests the
+parts of case pages that read from the source. ``--profile`` shows where a page spends its time.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """The decision API and a peer system under load: ``python -m bench.decisions [--systems …]``.
 
-Open loop, HTTP, hot keys (workload tx: Zipf), R5 and a policy; a request's latency counts from when it was due. Systems
-take their turns, ``--rounds`` of them, each started anew for each round:
+The load is an open loop over HTTP with hot keys (workload tx: Zipf), R5 and a policy. The latency of a request counts
+from its due time. The systems take turns for ``--rounds`` rounds. Each round starts them anew:
 
-- ``crossline``: ``crossline run --serve``; where the scenario has records ``beside`` they come from Kafka.
-- ``redis``: figures in Redis, updated by a stream's consumer, read by a FastAPI service (bench/peers/redis_fastapi.py).
-- ``redis-inline``: the same, updated by the request itself.
-- ``nothing``: a server that answers at once, for what the load itself costs.
+- ``crossline``: ``crossline run --serve``. Records ``beside`` the requests, where a scenario has them, come from Kafka.
+- ``redis``: figures in Redis. A stream consumer updates them, a FastAPI service reads them
+  (bench/peers/redis_fastapi.py).
+- ``redis-inline``: the same, but the request itself updates the figures.
+- ``nothing``: a server that answers at once. It shows the cost of the load itself.
 
-The answers to ``bursts`` are compared with exact sliding windows computed naively (bench/peers/naive.py). Records of a
-burst are sent at the same time, so their order is undefined: the number of each decision in a burst is compared, not
-the decision of each record.
+The answers to ``bursts`` are compared with exact sliding windows, computed naively (bench/peers/naive.py). The records
+of a burst are sent at the same time, so their order is undefined. Therefore the number of each decision in a burst is
+compared, not the decision of each record.
 """
 
 from __future__ import annotations

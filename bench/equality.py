@@ -1,8 +1,8 @@
-"""Whether a pipeline run over a file of workload tx gives, record by record, the alerts of the naive twin.
+"""Compares the alerts of a pipeline run over workload tx with the alerts of the naive twin, record by record.
 
-``python -m bench.equality`` writes the file, runs ``crossline run --drain`` on it with the example rules R5 and
-compares every alert: id, key, value, count, window, ids of its records, times. ``--direct`` leaves Spark out. The twin
-is the quick one of the tests, which they compare with the slow one. Ends with 0 where all is equal, else with 1.
+``python -m bench.equality`` writes the file, runs ``crossline run --drain`` on it with the example rules R5, and
+compares every alert: id, key, value, count, window, record ids, times. ``--direct`` runs it without Spark. The twin is
+the fast twin of the tests, which compare it with the slow one. The exit code is 0 if all alerts are equal, else 1.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def compare(expected: Sequence[AlertRow], reported: Sequence[AlertRow]) -> bool:
     """Print both counts by rule and the first differences. Whether there are none."""
     wanted, given = Counter(expected), Counter(reported)
     rules = sorted({alert[0] for alert in [*expected, *reported]})
-    print(f"{'rule':28} {'twin':>8} {'told':>8} {'equal':>8}")
+    print(f"{'rule':28} {'twin':>8} {'alerts':>8} {'equal':>8}")
     for rule in rules:
         of_rule = [Counter({a: n for a, n in found.items() if a[0] == rule}) for found in (wanted, given)]
         print(f"{rule:28} " + " ".join(f"{c.total():8,}" for c in (*of_rule, of_rule[0] & of_rule[1])))

@@ -1,10 +1,9 @@
-"""Whether a storm of one key slows the others: ``python -m bench.isolation [--rate 2000] [--storm 4000]``.
+"""Measures whether a storm of one key slows the others: ``python -m bench.isolation [--rate 2000] [--storm 4000]``.
 
-One pipeline, rules R5, from Kafka to a consumer that has read the alert, as in ``bench.latency``. Three phases, in turn
-and as often as asked: the load alone; the load and a storm, in which one account sends ``--storm`` records a second;
-the load and as many more records of all accounts. The load is the same and open loop in all of them, and only the
-alerts at its records of other accounts count. What a storm costs beside what any records cost is the second against
-the third.
+One pipeline with rules R5, from Kafka to a consumer that has read the alert, as in ``bench.latency``. Three phases take
+turns: the load alone; the load and a storm, in which one account sends ``--storm`` records per second; the load and as
+many more records of all accounts. The load is the same open loop in all phases. Only alerts at its records of other
+accounts count. The cost of a storm, beyond that of any records, is the difference of the second and the third phase.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How fast the window kernel judges, what memory a record takes, and the longest that one batch waits.
+"""The throughput of the window kernel, the memory of a record, and the longest time of a batch.
 
-Prints tables, writes JSON under bench/results/. Times are processor seconds of this process, so that other work on the
-machine disturbs them less. Run it on an idle machine all the same: caches and
-memory are shared.
+Prints tables and writes JSON under bench/results/. Times are processor seconds of this process, so that other work on
+the machine disturbs them less. Run it on an idle machine all the same: caches and memory are shared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How the number of keys weighs: ``python -m bench.keys [--keys 1000,10000,…] [--records 10000000]``.
+"""The effect of the number of keys: ``python -m bench.keys [--keys 1000,10000,…] [--records 10000000]``.
 
-R1 with every account met equally often, in scattered order (the worst for caches), and all records inside one window,
-so that every key and record is held to the end. Its line is out of reach: runs of few and of many keys deliver the
+R1 with every account equally often, in scattered order (the worst for caches). All records lie inside one window, so
+every key and record is kept to the end. The threshold is out of reach, so runs of few and of many keys deliver the
 same.
 """
 

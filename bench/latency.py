@@ -1,10 +1,10 @@
-"""From Kafka to an alert that a consumer has read: ``python -m bench.latency [--rates 2000,5000,…] [--trigger 0s]``.
+"""Latency from Kafka to an alert that a consumer has read: ``python -m bench.latency [--rates …] [--trigger 0s]``.
 
-A real broker, the load, the pipeline and the consumer share the machine, a process each. The load is open loop: a
-record is due at its own time, come what may, and its latency counts from then to when the consumer has the alert that
-it triggered. Rules R5. One pipeline takes all rates, one after the other, each after a warm-up; it stops at the first
-rate that it does not keep up with. ``--sinks all``: alerts and decisions go to Redis and PostgreSQL too, and
-the metrics are read meanwhile; ``--avro``: records are Avro, by the schema of a registry.
+A real broker, the load, the pipeline and the consumer share the machine, a process each. The load is an open loop: a
+record has a due time. Its latency counts from then until the consumer has the alert that it triggered. Rules R5. One
+pipeline runs all rates one after the other, each after a warm-up. It stops at the first rate that it does not keep up
+with. ``--sinks all`` also sends alerts and decisions to Redis and PostgreSQL, and reads the metrics meanwhile.
+``--avro`` sends records as Avro, with a schema of a registry.
 """
 
 from __future__ import annotations

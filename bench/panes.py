@@ -1,7 +1,7 @@
-"""How fast the pane kernel judges, and what memory a key with a long past takes.
+"""The throughput of the pane kernel, and the memory of a key with a long past.
 
-Prints tables, writes JSON under bench/results/. Times are processor seconds of this process, so that other work on the
-machine disturbs them less; caches and memory are shared all the same.
+Prints tables and writes JSON under bench/results/. Times are processor seconds of this process, so that other work on
+the machine disturbs them less. Caches and memory are shared all the same.
 """
 
 from __future__ import annotations

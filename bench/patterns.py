@@ -1,7 +1,7 @@
-"""How fast the pattern kernel judges, and what memory a record takes: sequences and absences over 50,000 keys.
+"""The throughput of the pattern kernel and the memory of a record: sequences and absences over 50,000 keys.
 
-Prints a table, writes JSON under bench/results/. Times are processor seconds of this process; the load of the machine
-stands beside them, since caches and memory are shared.
+Prints a table and writes JSON under bench/results/. Times are processor seconds of this process. The table shows the
+load of the machine too, since caches and memory are shared.
 """
 
 from __future__ import annotations

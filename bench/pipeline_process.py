@@ -1,7 +1,7 @@
 """Runs one pipeline in this process, as ``crossline run`` does, and writes its measurements.
 
-``python -m bench.pipeline_process PIPELINE OUT [--records N | --serve]``. Each run has a process of its own, so that it
-gains nothing from the run before.
+``python -m bench.pipeline_process PIPELINE OUT [--records N | --serve]``. Each run has a process of its own, so no run
+profits from the run before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""PostgreSQL: how fast a sink fills it, and how the questions of investigators are answered on what is there then.
+"""PostgreSQL: the rate at which a sink fills it, and the time of investigators' queries over that data.
 
-``python -m bench.postgres [--alerts MILLIONS] [--plans]``; beside every five alerts there is a decision, beside every
-hundred a correction. The server is our own, with its data in a folder that goes away at the end.
+``python -m bench.postgres [--alerts MILLIONS] [--plans]``. There is a decision for every five alerts, and a correction
+for every hundred. The server is started here; its data is in a folder that is removed at the end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How long a pipeline takes to judge again after it was killed: ``python -m bench.recovery [--records 10000000]``.
+"""The time until a killed pipeline judges again: ``python -m bench.recovery [--records 10000000]``.
 
-A pipeline judges records that all stay in its window; with that many judged, SIGKILL takes all of its processes in the
-middle of a batch. It is started again as a new process, which rebuilds its state from the log of segments, runs the
-interrupted batch again and goes on. The clock runs from the start of that command, as people give it, to where the
-store has its first batch.
+A pipeline judges records that all stay in its window. Then SIGKILL ends all of its processes in the middle of a batch.
+A new process starts, rebuilds the state from the segments of the state log, runs the interrupted batch again and goes
+on. The time runs from the start of that command until the store has its first batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a read replica takes to answer: R5 and a policy, open loop, records one by one, without HTTP around it.
+"""The latency of a read replica: R5 and a policy, open loop, single records, without HTTP.
 
-``python -m bench.replica [--rate 500] [--seconds 10] [--batch-ms 200] [--others 2000]``: a process plays the pipeline
-(its judging and its log, without Spark): every ``batch-ms`` a batch of what was asked and of ``others`` records a
-second besides; 0: no batch at all. Prints latencies, processor time a request by process, and where it went.
+``python -m bench.replica [--rate 500] [--seconds 10] [--batch-ms 200] [--others 2000]``. A process plays the pipeline
+(judging and state log, without Spark). Every ``batch-ms`` it runs a batch of the records asked about and of ``others``
+further records per second; 0 means no batches. Prints latencies, and processor time per request by process and by part.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
 
 
 def main() -> None:
-    """As said above."""
+    """As in the docstring of the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=10)

@@ -1,9 +1,9 @@
 """An open-loop load of decision requests, in a process of its own: ``python -m bench.request_load SPEC OUT``.
 
-Each request has a due time, and its latency counts from then: a slow server does not slow its load, and waiting for a
-connection counts. It uses HTTP/1.1 with persistent connections, requests encoded in advance, and httptools. ``OUT`` has
-the cost of a request in this process (``cpu_s``), how late it was sent, and whether the load has scheduling priority
-(``apart``).
+Each request has a due time, and its latency counts from then. So a slow server does not slow its load, and waiting for
+a connection counts. It uses HTTP/1.1 with persistent connections, requests encoded in advance, and httptools. ``OUT``
+has the cost of a request in this process (``cpu_s``), how late it was sent, and whether the load has scheduling
+priority (``apart``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What measurements of one thing many times share: the rounds, their row in the report, and the command line."""
+"""What repeated measurements share: the rounds, their row in the report, and the command line."""
 
 from __future__ import annotations
 

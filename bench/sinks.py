@@ -1,7 +1,7 @@
-"""All sinks of a pipeline at once, for measurements: Redis, PostgreSQL, decisions, metrics for Prometheus.
+"""All sinks of a pipeline at once: Redis, PostgreSQL, decisions, metrics for Prometheus.
 
-``python -m bench.sinks [--records N] [--quick]``: how fast a pipeline goes through what waits in a topic, by where its
-alerts go. R5 over a real broker; each run has a process, and servers, of its own.
+``python -m bench.sinks [--records N] [--quick]`` measures how fast a pipeline reads the backlog of a topic, for each
+set of sinks. R5 over a real broker. Each run has a process and servers of its own.
 """
 
 from __future__ import annotations

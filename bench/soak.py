@@ -1,9 +1,9 @@
-"""Whether anything grows in a session that lives long: ``python -m bench.soak [--mixed] [--batches N | --minutes N]``.
+"""Measures whether anything grows in a long session: ``python -m bench.soak [--mixed] [--batches N | --minutes N]``.
 
-Small batches of generated traffic go through a pipeline of R5, or of rules of all types with a policy, with its usual
-sinks, all in one session, in which the pipeline is stopped and started again and again. Every so many batches the
-threads, descriptors and resident bytes of all its processes are noted, and what Java's heap holds after a collection.
-The windows are full after some hundred batches, so the state stands still from there on, and so must all else.
+Small batches of generated traffic pass through a pipeline of R5, or of rules of all types with a policy, with its usual
+sinks. All run in one session, in which the pipeline stops and starts again and again. At intervals the threads,
+descriptors and resident bytes of all its processes are noted, and the size of Java's heap after a collection. The
+windows are full after some hundred batches; from then on neither the state nor anything else may grow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Records a second from JSON lines to alerts: ``python -m bench.throughput [--sets R1,R5] [--records N] [--runs N]``.
+"""Records per second from JSON lines to alerts: ``python -m bench.throughput [--sets R1,R5] [--records N] [--runs N]``.
 
-Files of JSON lines -> Spark -> alerts in a JSON lines file and a SQLite store, checkpoints on, two cores, as fast as it
-goes. Each run is a process of its own; rule sets take turns. Starting the Spark session is in no figure. The first
-batch starts Python's workers and loads the kernels: it is part of `whole`, not of `steady`.
+Files of JSON lines -> Spark -> alerts in a JSON lines file and a SQLite store, with checkpoints, on two cores, as fast
+as possible. Each run is a process of its own; rule sets take turns. No figure includes the start of the Spark session.
+The first batch starts Python's workers and loads the kernels: it is part of `whole`, not of `steady`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The chaos drill: ``make chaos``, or ``python -m chaos [--seed N] [--faults 100] [--minutes M] [--kinds a,b]``.
 
-A real pipeline with a broker, Redis, PostgreSQL and a webhook at load, and faults in turn and together. Ends with 0
-where nothing was lost, nothing came twice and every lag was got over, else with 1. See docs/chaos.md.
+Runs a real pipeline with a broker, Redis, PostgreSQL and a webhook under load, and injects faults one by one and
+together. The exit code is 0 if nothing was lost, nothing came twice and the pipeline recovered from every lag, else 1.
+See docs/chaos.md.
 """
 
 from __future__ import annotations

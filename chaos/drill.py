@@ -1,4 +1,4 @@
-"""A drill from its start to its verdict."""
+"""A drill, from its start to its verdict."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class Run:
         self.wrong += self.load.failed
 
     def mend(self) -> None:
-        """End what hangs at the broker, which is not the pipeline's to mend, and is told."""
+        """End transactions that hang at the broker. The pipeline cannot repair that; the report lists them."""
         try:
             ended = mended(self.striker.services.brokers, (ALERTS, DEAD, DECISIONS))
         except (OSError, RuntimeError, KafkaException) as error:  # a broker that is only coming up: it is asked again
@@ -309,7 +309,7 @@ class Run:
         """Whether all that was acknowledged by now is committed in time, and no more than ``lag_max`` waits.
 
         By default that is what comes in two seconds. Where nothing moves for long, the broker is looked at. With
-        ``begun`` it is enough that a batch was begun with it: whoever asks the pipeline to stop waits for its end.
+        ``begun`` it is enough that a batch was begun with it: a request to stop waits for the end of that batch.
         """
         lag_max = self.load.rate_per_s * SETTLED_S if lag_max is None else lag_max
         watching, by_now = self.watching, self.watching.acknowledged()

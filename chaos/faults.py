@@ -1,4 +1,4 @@
-"""Which faults there are, and a row of them drawn from a seed."""
+"""The kinds of faults, and a sequence of them drawn from a seed."""
 
 from __future__ import annotations
 

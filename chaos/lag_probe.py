@@ -1,4 +1,4 @@
-"""Lag and latency while faults come: what was acknowledged and is not committed, and when alerts could be read."""
+"""Lag and latency during faults: records acknowledged and not committed, and the time at which alerts could be read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Watching:
         return self.acknowledged() - self.committed
 
     def acknowledged(self) -> int:
-        """Records that the broker has, whoever sent them; as of a moment ago."""
+        """Records at the broker, of all producers, as of a moment ago."""
         return max(self._end, self.load.acknowledged)
 
     def renew(self) -> None:

@@ -1,4 +1,4 @@
-"""How each kind of fault is struck, and how it is taken back."""
+"""Injects and reverts each kind of fault."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Striker:
 
     def _clock_of_the_caller(self, _: str, seconds: float) -> Struck:
         if self.api is None:
-            return Struck("nobody asks", met=False)
+            return Struck("no client of the API", met=False)
         by_ms = self.draw.choice(CALLERS_MS)
         self.api.clock(seconds, by_ms)
         return Struck(f"event times of who asks {by_ms // MINUTE_MS:+} min for {seconds} s")

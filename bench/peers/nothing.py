@@ -1,6 +1,6 @@
-"""A server that answers each request for a decision at once, without looking at it: ``… nothing PORT``.
+"""A server that answers every decision request at once, without reading it: ``… nothing PORT``.
 
-What is measured of it is what the load itself costs, and the floor below which nothing here can be.
+It shows the cost of the load itself, which is a lower bound for every system.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether anything was lost or came twice: the producer's log against the contents of the sinks.
+"""Compares the producer's log with the contents of the sinks: was anything lost, did anything come twice?
 
-What must be there is worked out from the log alone. Which records are dead, late or copies follows from what the sender
-noted and the times that the broker gave them; alerts and decisions are those of a backtest of the records, which is one
-process, without Spark, Kafka, a checkpoint or faults.
+The expected contents follow from the log alone. The producer's notes and the broker's timestamps say which records are
+dead, late or duplicates. Alerts and decisions are those of a backtest of the records: one process, without Spark,
+Kafka, a checkpoint or faults.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Expected:
 class Sorter:
     """What must become of records as they arrive, by the sender's log and the broker's times.
 
-    ``times``: how often each number arrived; ``other``: records that are not what was sent; ``dead``: with reasons, as
-    ``dead_letter_name`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
+    ``times``: how often each number arrived; ``other``: records that differ from those sent; ``dead``: by
+    ``dead_letter_name``; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
     ``asked``: what becomes of each record that came through the API: IN_TIME, ACCEPTED or what it is otherwise;
     ``copied``: those that stand there again.
     """
@@ -125,7 +125,7 @@ class Sorter:
         return True
 
     def of_the_topic(self) -> Finding:
-        """Whether the broker kept what it acknowledged: without that nothing else could be said."""
+        """Whether the broker kept what it acknowledged. All other checks depend on that."""
         finding = Finding("topic", "records sent", len(self.log), sum(self.times), other=self.other)
         finding.lost, finding.doubled = self.times.count(0), sum(each - 1 for each in self.times if each > 1)
         for title, number in (("lost", self.times.find(0)), ("doubled", self.times.find(2))):
@@ -250,7 +250,7 @@ def _names(names: Iterable[str]) -> Iterator[Entry]:
 
 
 def _noted(decisions: Iterable[Body], about: array[int]) -> Iterator[Body]:
-    """What the tasks told: a decision on every record, and what revises it."""
+    """The output of the tasks: a decision on every record, and its revisions."""
     for each in decisions:
         if each["kind"] == "decision":
             about.append(record_of(each["record_id"]))

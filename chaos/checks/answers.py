@@ -1,6 +1,6 @@
-"""Whether the API kept its word: the caller's notes against the topic, the stream's decisions and the API's ledger.
+"""Compares the client's log with the topic, the stream's decisions and the API's ledger.
 
-What the caller noted is believed; of the API's own figures none is taken.
+The client's log is the reference. No figure of the API itself is used.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def chained(ledger: Path, kept: int, public_key: Path) -> Finding:
 
 
 def judged_again(facts: Facts, root: Path, replay: Path, count: int) -> tuple[Finding, Counter[str]]:
-    """Of each way to answer ``count`` receipts through ``crossline verify``; the finding, and how often it said what.
+    """Of each way to answer ``count`` receipts through ``crossline verify``; the finding, and the count of each result.
 
     Each holds or is found altered, which none may be. Where the log gives something else than a peek, which was made
     before all of it was there, `verify` says what.

@@ -1,4 +1,4 @@
-"""All that the drill says of the API: what was held to what, and how long callers waited."""
+"""The drill's report on the API: what was compared with what, and the latencies of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How records are written: as JSON, or as Avro in the registry's wire format, by schemas that change while it runs."""
+"""The formats of records: JSON, or Avro in the registry's wire format, with schemas that change during the drill."""
 
 from __future__ import annotations
 

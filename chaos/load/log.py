@@ -1,4 +1,4 @@
-"""What a sender noted of all that it sent. There may be millions: of each some 33 bytes are kept."""
+"""The log of all records that a producer sent. There may be millions; each takes some 33 bytes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Log:
         self._digests.append(sent.digest)
 
     def __len__(self) -> int:
-        return len(self._digests)  # what is noted last: whoever reads beside the sender finds it whole
+        return len(self._digests)  # noted last, so that a concurrent reader finds it complete
 
     def __getitem__(self, number: int) -> Sent:
         record, event_ms = self._records[number], self._events_ms[number]

@@ -1,7 +1,7 @@
-"""The load: an open loop of payments at a rate, and its own log of all that it sent, which is what is counted later.
+"""The load: an open loop of payments at a rate, and a log of all records sent, which the checks count later.
 
-Among what it sends are late records, records that come twice, and, when it is told to, poison, a storm of one account,
-and a clock that is wrong.
+It also sends late records and duplicates and, on request, poison, a storm of one account, and records with a wrong
+clock.
 """
 
 from __future__ import annotations

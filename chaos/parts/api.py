@@ -1,4 +1,4 @@
-"""The decision API as a part of the drill: ``crossline serve`` under a supervisor, and a caller who asks it."""
+"""The decision API as a part of the drill: ``crossline serve`` under a supervisor, and a client of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 NOTES, CALLER_LOG = "asks.jsonl", "asker.log"
 ASKS_PER_S = 20.0
 READY_S_MAX = 2.0  # of one look
-ASKING_S_MAX = 240.0  # to its end: all that nobody answered is asked about again
+ASKING_S_MAX = 240.0  # to its end: all open requests are sent again
 OUTBOX_S_MAX = 60.0
 REVISED_S = 5.0  # between the last batch and the revisions of answers that it has
 

@@ -1,4 +1,4 @@
-"""A TCP proxy of our own, between the pipeline and a service: cuts connections, refuses them, holds their bytes, heals.
+"""A TCP proxy between the pipeline and a service: cuts connections, refuses them, holds their bytes, and recovers.
 
 One thread with an event loop serves all proxies of a drill.
 """

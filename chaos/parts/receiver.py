@@ -1,4 +1,4 @@
-"""Who takes the posts of a webhook, and counts them."""
+"""The receiver of a webhook's requests, which counts them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def receiving() -> Iterator[Receiver]:
                 self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing is said of each."""
+            """No log line per request."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""The services of a drill, with a proxy before each: what the pipeline connects to can be cut while it lives."""
+"""The services of a drill, each behind a proxy, so that a connection can be cut while the service runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Service(Protocol):
 class ProxiedBroker(LocalBroker):
     """A broker with a second listener, whose advertised address is that of ``proxy``.
 
-    Clients are told by a broker where its partitions are: a proxy that is not advertised would be left at once.
+    A broker sends its clients the addresses of its partitions. Clients would leave a proxy at once if it were not
+    advertised.
     """
 
     def __init__(self, proxy: Proxy) -> None:

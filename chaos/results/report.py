@@ -1,4 +1,4 @@
-"""What a drill leaves behind: markdown to read, JSON to compare, a plot of lag and latency over the faults."""
+"""The report of a drill: Markdown to read, JSON to compare, and a plot of lag and latency over the faults."""
 
 from __future__ import annotations
 

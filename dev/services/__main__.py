@@ -1,7 +1,7 @@
-"""``make services``: starts the servers of examples/payments-kafka, says what runs, stops them.
+"""``make services``: starts the servers of examples/payments-kafka, lists their states, and stops them.
 
-``services.py [start|stop|status|clear] [NAME ...]``, run with the environment's Python. ``status`` ends with 0 where
-all that was asked for runs, else with 1.
+``python -m dev.services [start|stop|status|clear] [NAME ...]``. The exit code of ``status`` is
+0 if all named servers run, else 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
 
 def start(group: ServerGroup, names: list[str]) -> int:
-    """Start what does not run, and tell what runs."""
+    """Start the servers that do not run, and print the state of each."""
 
     def tell(state: MemberState, seconds: float | None) -> None:
         how = "runs already" if seconds is None else f"started in {seconds:.1f} s"

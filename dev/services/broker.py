@@ -163,7 +163,7 @@ class LocalBroker(Server):
             admin.create_topics([topic], operation_timeout=_ADMIN_S_MAX)[name].result(_ADMIN_S_MAX)
         except KafkaException as error:
             raise PermanentError(f"cannot create topic {name}: {error.args[0].str()}") from error
-        # The controller has made it; the broker hears of it a moment later.
+        # The controller has created it; the broker learns of it a moment later.
         deadline_s = time.monotonic() + _ADMIN_S_MAX
         while len(_led(admin, name)) < partitions:
             if time.monotonic() > deadline_s:

@@ -1,7 +1,7 @@
-"""Several servers at once, each alone: started, looked at and ended by different processes, over one folder.
+"""Several independent servers: different processes start, inspect and stop them, over one folder.
 
-What runs is known by locks that the system takes from a process with its life (see ``guarded``), so nothing that was
-killed at any moment leaves behind what a later start or stop would be misled by.
+Locks say which servers run; the operating system releases a lock when its process ends (see ``supervision``). So a
+process killed at any moment leaves nothing that misleads a later start or stop.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ServerGroup:
         return [each for each in self.members if not names or each.name in names]
 
     def states(self, names: Sequence[str] = ()) -> list[MemberState]:
-        """What runs; where nobody knows whether it does, it does not."""
+        """The running servers; one of unknown state counts as stopped."""
         return [self._state(each) for each in self.chosen(names)]
 
     def start(self, names: Sequence[str], report: Callable[[MemberState, float | None], None]) -> None:
@@ -137,7 +137,8 @@ class ServerGroup:
                 for done in as_completed(started):
                     report(self._state(started[done]), done.result())
             except BaseException:
-                # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up.
+                # Ended from here, so that a process that waits for their answer ends at once. The same for servers that
+                # are starting.
                 while wait(started, timeout=_LOOK_S).not_done:
                     self._end_all(members)
                 self._end_all(members)
@@ -184,7 +185,7 @@ class ServerGroup:
                     raise UsageError(
                         f"{self.folder} is not empty, and no services made it: name another with {FOLDER_VARIABLE}"
                     )
-                self.folder.chmod(0o711)  # nobody, as whom PostgreSQL runs where we are root, passes through
+                self.folder.chmod(0o711)  # PostgreSQL runs as ``nobody`` under root, and must pass through
                 (self.folder / MARKER).touch()
         except OSError as error:
             raise UsageError(

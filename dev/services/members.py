@@ -1,4 +1,4 @@
-"""The servers that `make services` starts: what each is, where it listens, how it ends."""
+"""The servers that `make services` starts: their names, their ports, and how they stop."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _write_secret(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-# None of the usual ports, so that servers which the machine has already are in nobody's way; and below those that
+# None of the usual ports, so that servers which the machine has already do not conflict; and below those that
 # systems give to whichever process connects somewhere.
 MEMBERS = (
     Member("kafka", 19092, signal.SIGTERM, f"{HOST}:{{port}}", _kafka, _topics, ports=2, log="broker"),

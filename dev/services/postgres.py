@@ -147,7 +147,7 @@ class LocalPostgres(Server):
             )
 
     def _initialise(self, data: Path) -> None:
-        # Made aside: where this is cut off, it begins anew the next time.
+        # Made in a folder of its own: if this is interrupted, the next start begins anew.
         made = data.with_name("data.new")
         shutil.rmtree(made, ignore_errors=True)
         self.password_file.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where PostgreSQL's own programs are, and as whom they run: as root they refuse."""
+"""The location of PostgreSQL's programs, and the user that runs them: they refuse to run as root."""
 
 from __future__ import annotations
 

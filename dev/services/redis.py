@@ -1,4 +1,4 @@
-"""A real server that speaks as Redis does, for tests and demonstrations, on loopback."""
+"""A real server with the protocol of Redis, for tests and demonstrations, on loopback."""
 
 from __future__ import annotations
 

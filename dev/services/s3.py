@@ -1,6 +1,6 @@
-"""A real server that speaks as S3 does, for tests and demonstrations: loopback, signed requests.
+"""A real server with the protocol of S3, for tests and demonstrations: loopback, signed requests.
 
-It is S3Proxy over a folder, of which only the jars are fetched that it needs for that (15 MB).
+It is S3Proxy over a folder. Only the jars that it needs for that are fetched (15 MB).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class LocalS3(Server):
         raise SourceError(f"the object store at {self.endpoint} {what} as it started; the end of its log:{tail}")
 
     def _answers(self) -> bool:
-        """Whether it refuses a request that nobody signed."""
+        """Whether it refuses an unsigned request."""
         connection = HTTPConnection(self.host, self.port, timeout=_ASK_S)
         try:
             connection.request("GET", "/")

@@ -1,4 +1,4 @@
-"""What the servers of this machine have in common: a home, a process in it, and how they end."""
+"""What the servers of this machine share: a folder, a process in it, and how they stop."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Server:
             self._home = None
 
     def _come_up(self, begin: Callable[[], None], taken: str, *, fixed: bool) -> None:
-        """``begin``, which chooses ports and starts it, again where somebody took one before it was bound.
+        """``begin``, which chooses ports and starts it, again if another process took one before it was bound.
 
         The log then says ``taken``. With ``fixed`` ports it is tried once.
         """

@@ -16,9 +16,9 @@ SIZE = 1 << 16
 class Line:
     """Between clients and ``port``: one listener, and two threads for each connection.
 
-    ``asks``, ``reply``: the connection by which a client sends ``asks`` is cut once the server says ``reply``, which the
-    client does not hear; with ``reply`` None before the server hears ``asks``. It happens once. ``closed``: nobody is
-    let in.
+    ``asks``, ``reply``: the connection on which a client sends ``asks`` is cut once the server sends ``reply``, which
+    the client does not get; with ``reply`` None, before the server gets ``asks``. It happens once. ``closed``: no
+    connection is accepted.
     """
 
     port: int
