@@ -1,4 +1,4 @@
-"""What a screen reader is told of a page: the tree that the browser makes for it, with names, roles and levels."""
+"""The accessibility tree of a page, as the browser gives it to a screen reader: names, roles and levels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AccessibleNode:
 
 
 def accessible_nodes(page: Page) -> list[AccessibleNode]:
-    """All nodes of a page that are told, in their order."""
+    """All nodes of a page in the accessibility tree, in order."""
     session = page.context.new_cdp_session(page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
     session.detach()
@@ -50,7 +50,7 @@ def _below(by_id: dict[str, Any], node: dict[str, Any], within: tuple[str, ...])
 
 
 def accessibility_faults(page: Page) -> list[str]:
-    """What somebody who only hears the page would miss."""
+    """The faults of a page for users of a screen reader."""
     reported = accessible_nodes(page)
     assert any(each.role in CONTROLS for each in reported), "the tree came"
     named = CONTROLS | PICTURES | REGIONS | {"columnheader", "heading"}

@@ -159,7 +159,7 @@ def test_new_cases_are_reported_and_nothing_moves(seated: Opened) -> None:
     expect(page.locator("#news")).to_contain_text("3 new cases above")
     expect(page.locator("#news-said")).to_contain_text("3 new cases above")
     assert (row_in_focus(page), page.locator("#cases .case").count()) == (at, before)
-    assert page.evaluate("document.activeElement.id") == "f-held"  # it is told, and takes nobody's place
+    assert page.evaluate("document.activeElement.id") == "f-held"  # it is announced, and does not move the focus
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press(".")
     page.wait_for_url("**seen=60")

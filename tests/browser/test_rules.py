@@ -92,7 +92,7 @@ def test_a_rule_is_written_proven_approved_by_another_and_published(console: Con
     ines.keyboard.press("Control+Enter")
     expect(ines.locator("#trial")).to_contain_text("Proof", timeout=WAIT_MS)
     assert faults(ines, axe) == []
-    ines.reload()  # what can be asked for now is said by the server
+    ines.reload()  # the server says which actions are possible now
     ines.get_by_role("button", name="Ask for approval").press("Enter")
     ines.wait_for_url("**/approvals/1")
     expect(ines.get_by_text("needs the scope rules:approve")).to_be_visible()

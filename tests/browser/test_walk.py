@@ -31,7 +31,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
 
 @pytest.fixture
 def people(browser: Browser, walk: Walk) -> Iterator[Opened]:
-    """Opens a browser for somebody; at the end none may have complained, or asked anybody else."""
+    """Opens a browser for a user; at the end none may have logged an error, or sent a request elsewhere."""
     with watching(browser, Site(None, walk.url, walk.url)) as opened:
         yield opened
 
@@ -119,7 +119,7 @@ def _written_and_proven(page: Page) -> None:
 
 
 def _published(page: Page) -> None:
-    """The second person finds it where he is told, reads what it would have done, and publishes it."""
+    """The second person finds it in the queue, reads what it would have done, and publishes it."""
     page.get_by_role("link", name=RULE).press("Enter")
     page.wait_for_url("**/approvals/1")
     expect(page.locator(".split")).to_contain_text("3 appear")

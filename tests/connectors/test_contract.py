@@ -1,7 +1,7 @@
 """The contract of every sink.
 
 A delivery made twice, or half and then again, leaves what one delivery leaves, whatever the numbers of its batches;
-what nobody would ever see holds the batch; and no sink's fault keeps another from its batch.
+a loss that no one would notice holds the batch; and no sink's fault keeps another from its batch.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def test_an_alert_that_comes_again_much_later_in_the_same_run(path: Path) -> Non
     assert records(path) == [f"t{number}" for number in range(6)]
 
 
-def test_files_of_the_version_before_are_taken_up(path: Path) -> None:
+def test_files_of_the_previous_version_are_read(path: Path) -> None:
     """They have a note of the last batch, and no index."""
     lines = [json.dumps(alert(name)) for name in ("t1", "t2", "t3")]
     path.write_text("\n".join([*lines, ""]))

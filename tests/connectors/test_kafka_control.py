@@ -96,7 +96,7 @@ def test_brokers_that_do_not_answer_give_nothing() -> None:
 def test_a_topic_made_anew_is_read_from_its_beginning_however_many_messages_it_has(
     kafka_broker: LocalBroker, kafka_topic: Callable[..., str], reading: Callable[[str], ControlTopicReader]
 ) -> None:
-    """Of a reader that heard nothing of it, as in a process that stood still: no offset tells."""
+    """A reader that missed it, as in a process that stood still: no offset shows it."""
     name = kafka_topic()
     send(kafka_broker, name, 2)
     reader = reading(name)

@@ -183,7 +183,7 @@ def test_uris_of_places(uri: str) -> None:
     assert check_uri(uri) is None
 
 
-def test_a_uri_that_nobody_knows_is_reported_without_repeating_it() -> None:
+def test_an_unknown_uri_is_reported_without_repeating_it() -> None:
     with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as raised:
         location_of("gopher://user:secret@host/p")
     assert "secret" not in str(raised.value)

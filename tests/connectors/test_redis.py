@@ -182,7 +182,7 @@ def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
     short.tell(alert("other", action="block", key={"account_id": "a2"}))
     deadline_s = time.monotonic() + WAIT_S
     while long.client.exists(f"{long.prefix}:entity:account_id=a1", f"{long.prefix}:entity:account_id=a2"):
-        assert time.monotonic() < deadline_s  # its time is told by the server's clock
+        assert time.monotonic() < deadline_s  # it expires by the server's clock
     assert [name for name, _ in long.client.zrange(f"{long.prefix}:due", 0, -1, withscores=True)] == ["account_id=a1"]
     long.tell(alert("c", key={"account_id": "a3"}))
     assert long.status() == standing("review", 40, "a"), "what outlasts a graver action, with the next delivery"
@@ -202,13 +202,13 @@ def test_a_storm_on_one_entity_is_not_looked_through_at_each_alert(made: Callabl
     before = looked_through()
     seen.tell(*(alert(f"{n:04}", action="review" if n % 3 else "block", score=n % 50) for n in range(2_100)))
     assert 1 <= looked_through() - before <= 4
-    # Of those with the highest score that block the one told last is in force for longest, or the first of an instant.
+    # Of the blocking ones with the highest score, the last delivered is in force longest; of one instant, the first.
     assert {**seen.status(), "alert_id": ""} == {**standing("block", 49, ""), "alert_id": ""}
     assert seen.client.hlen(f"{seen.prefix}:standing:account_id=a1") == 2_100
 
 
 def test_one_by_one_is_as_all_at_once(made: Callable[..., Seen]) -> None:
-    """The gravest, as a plain look at all that was told finds it, after every step of a drawn history."""
+    """The gravest alert, as a scan of all delivered ones finds it, after every step of a drawn history."""
     drawn, ranks = random.Random(7), ("allow", "review", "step_up", "block")
     seen, known = made(), dict[str, tuple[int, int]]()
     for step in range(300):
@@ -257,7 +257,7 @@ def test_times_that_a_server_refuses_are_refused(field: str, value: str) -> None
         RedisSettings.model_validate({"kind": "redis", field: value})
 
 
-def test_the_newest_word_about_a_record_stays(made: Callable[..., Seen]) -> None:
+def test_the_newest_decision_on_a_record_stays(made: Callable[..., Seen]) -> None:
     seen = made()
     first, second = decision("t1", "block"), decision("t1", "allow", revision=1)
     seen.tell(decisions=(first, second))
@@ -356,7 +356,7 @@ def test_an_answer_that_never_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch,
         sink.close()
 
 
-def test_two_processes_tell_one_alert_once(made: Callable[..., Seen]) -> None:
+def test_two_processes_deliver_one_alert_once(made: Callable[..., Seen]) -> None:
     seen = made()
     alerts = [alert(str(n)) for n in range(300)]
 

@@ -1,4 +1,4 @@
-"""The example of corrections in docs/semantics.md: what each record has told, and what stands after it."""
+"""The example of corrections in docs/semantics.md: the output of each record, and the current states after it."""
 
 from __future__ import annotations
 

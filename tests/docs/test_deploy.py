@@ -189,7 +189,7 @@ def test_the_chart_probes_what_is_served() -> None:
     assert SERVICES["crossline"]["image"] == f"crossline:{version}"
 
 
-def test_a_full_redis_holds_the_batch_and_forgets_nobody() -> None:
+def test_a_full_redis_holds_the_batch_and_evicts_no_key() -> None:
     command = SERVICES["redis"]["command"]
     assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
 

@@ -1,4 +1,4 @@
-"""Another account of this machine, as a program: tries every port, socket and folder that it is told of.
+"""A program that runs as another account of this machine: tries every port, socket and folder of its input.
 
 ``nobody.py UID`` with a JSON object on the standard input: ``ports``, ``sockets``, ``folders``, and ``idle``, how many
 connections it opens to each port and holds. A line of JSON says what it got to; it ends with its standard input.
@@ -16,7 +16,7 @@ from typing import Any
 
 # A broken peer may say nothing for ever. Who answers at all does so at once; a busy machine takes its time.
 SILENT_S = 5.0
-HELD_S = 0.5  # for who answers nobody, and closes nothing either
+HELD_S = 0.5  # for a peer that neither answers nor closes
 HOST = "127.0.0.1"
 
 

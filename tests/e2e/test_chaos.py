@@ -1,4 +1,4 @@
-"""The chaos drill in its short form: the faults that tell most."""
+"""The chaos drill in its short form: the most informative faults."""
 
 from __future__ import annotations
 

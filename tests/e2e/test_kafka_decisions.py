@@ -1,4 +1,4 @@
-"""Decisions on every record in a topic: given by the tasks, each once, whoever is gone meanwhile."""
+"""Decisions on every record in a topic: the tasks write each exactly once, also if processes die meanwhile."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def project() -> Iterator[Path]:
 
 
 def command(project: Path, *arguments: str) -> str:
-    """As somebody runs it who shares what he writes (``CROSSLINE_UMASK=022``)."""
+    """As a user runs it who shares his files (``CROSSLINE_UMASK=022``)."""
     program = [
         sys.executable,
         "-m",

@@ -117,7 +117,7 @@ class Prometheus:
 
 @pytest.fixture
 def watch() -> Iterator[RunWatch]:
-    """Its stream has the clock of the records; it is told a broker's, to have latencies."""
+    """Its stream has the clock of the records; the test gives it a broker's clock, to have latencies."""
     watch = RunWatch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
     yield watch
     watch.close()

@@ -51,7 +51,7 @@ def temporary_files() -> list[str]:
 
 
 def log_lines(project: Project, after: int = 0) -> list[str]:
-    """What was said, after so many lines, but for Java's word on its own options."""
+    """The lines of the log after ``after`` lines, without Java's message about its own options."""
     lines = (project.root / "run.log").read_text().splitlines()
     return [line for line in lines if "incubator" not in line][after:]
 

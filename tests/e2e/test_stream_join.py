@@ -80,7 +80,7 @@ def forget() -> None:
     listen_in = (Path(str(session_folder())) / ANNOUNCEMENT).read_text()
     state_servers = [each for each in psutil.process_iter(["name"]) if each.info["name"] == "cl-state-server"]
     mine = [each for each in state_servers if any(place.startswith(listen_in) for place in places_of(each))]
-    assert mine, "nobody held a state"
+    assert mine, "no process held a state"
     for each in mine:
         each.kill()
 

@@ -11,7 +11,7 @@ from .strategies import Record
 
 Judging = Callable[[Sequence[Record]], NaiveResult]
 AlertValues = tuple[Any, ...]
-ALERT_ID = 3  # where it stands in what is told of a hit
+ALERT_ID = 3  # its index in the values of a hit
 VALUE = 6
 
 
@@ -27,7 +27,7 @@ def standing_in_order(judging: Judging, records: Sequence[Record]) -> list[Alert
 
 
 def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any, ...]]:
-    """All that is told, record by record: alerts as they are, and corrections.
+    """The whole output, record by record: alerts as emitted, and corrections.
 
     Of a correction: the alert's id, the outcome, the record that changed it, and the value before and after.
     """
@@ -52,7 +52,7 @@ def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any,
 
 
 def current_states(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The alerts that stand, as they stand: the last word on each is the last that was told."""
+    """The current states of alerts: of each, the last message emitted."""
     standing: dict[str, dict[str, Any]] = {}
     for alert in alerts:
         if alert["corrects"] is None:

@@ -56,7 +56,7 @@ def _count(hits: Weights, name: str, value: str) -> int:
     return len([hit for hit in hits if hit[name] == value])
 
 
-# What policies of the tests say: as it is written, and what it means, said again.
+# The conditions of the tests' policies: the text, and its meaning in Python.
 WHENS: dict[str, Callable[[Weights, int], bool]] = {
     "score >= 50": lambda _hits, score: score >= 50,
     "hits >= 2 and score < 90": lambda hits, score: len(hits) >= 2 and score < 90,

@@ -196,9 +196,9 @@ def twin_outcome(result: NaiveResult, records: Sequence[Record]) -> tuple[list[A
 
 
 def hit_values(hit: Hit, record: Record) -> tuple[Any, ...]:
-    """What an alert must say, in values that sort; numbers as text, which tells 1 from 1.0 and any two floats apart.
+    """The expected values of an alert, sortable; numbers as text, so that 1 and 1.0 and any two floats differ.
 
-    Zero is one number, since the twin cannot tell what an empty sum is a sum of.
+    Zero is one number, since the twin does not know the type of an empty sum.
     """
     return (
         hit.rule_id,

@@ -168,7 +168,7 @@ class Feed:
 
 
 class _Context:
-    """What threads tell tasks through Spark."""
+    """The job properties by which threads pass values to tasks through Spark."""
 
     def __init__(self) -> None:
         self.sparkContext, self.local = self, dict[str, str | None]()

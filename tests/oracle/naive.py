@@ -57,7 +57,7 @@ def naive_detect(
 
     A record is its fields (dotted or nested) with ``_id``, ``_event_ms`` and ``_ingest_ms``. ``defaults`` are the
     pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``). ``passed_ms``: where the stream's clock
-    stands in the end, by which absences are told (None: at the highest ingest time).
+    stands in the end, by which absences are emitted (None: at the highest ingest time).
 
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
     key and id. Which records are reported as duplicates, and which as late, says ``Copies``.

@@ -177,7 +177,7 @@ def test_a_backtest_says_what_the_twin_says(
     assert pool == one
 
 
-def test_the_clocks_are_met() -> None:
+def test_the_clocks_occur() -> None:
     """The strategies give what the tests are about: hits by both clocks, and records late by one alone."""
     seen: set[Any] = set()
 

@@ -141,7 +141,7 @@ def sorted_alert_values(alerts: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def corrections(alerts: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """What the twin says of each correction, of those told."""
+    """The values of each correction, as the twin has them."""
     found: list[tuple[Any, ...]] = []
     for alert in alerts:
         if alert["corrects"] is None:

@@ -1,4 +1,4 @@
-"""``late_policy: reevaluate`` with figures of several keys: what they say of a record is brought again."""
+"""``late_policy: reevaluate`` with figures of several keys: a changed cross-key figure is joined again."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ RULES = bounded(
 
 
 def checked_run(rules: Sequence[Body], made: Sequence[Record], shape: Shape, piece: int) -> FastPath:
-    """What comes of them; each alert and each correction is told once."""
+    """Runs the rules over the records; each alert and each correction must be emitted once."""
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     with mock.patch.object(kernel, "PIECE", piece):
         run(path, shape, made, ["log"] * len(made))

@@ -194,7 +194,7 @@ def test_what_stands_of_dormancy(data: st.DataObject, body: Body, made: list[Rec
 @few
 @given(st.data(), disordered(25), st.sampled_from(["1s", "2500ms", "4s"]), st.sampled_from([{}, {"cooldown": "2s"}]))
 def test_what_stands_of_absences(data: st.DataObject, made: list[Record], within: str, cooldown: Body) -> None:
-    """They wait for all that may answer in time, so nothing that is told changes, for their readers neither."""
+    """Absences wait for every record that may answer in time, so no emitted alert changes, nor one of their readers."""
     after, expect = ([{"field": "device", "operator": "==", "value": number}] for number in (1, 2))
     body: Body = {"source_topic": STREAM, "rule_type": "absence", "group_by": "account", "within": within, **cooldown}
     body |= {"after": after, "expect": expect}

@@ -72,7 +72,7 @@ def comparable(decision: dict[str, Any]) -> ExpectedDecision:
 
 
 def _reason(body: Body) -> tuple[str, int, str | None, bool]:
-    assert body.get("standing", True) is True, "where a rule does not stand nothing is said of it"
+    assert body.get("standing", True) is True, "a rule that does not stand has no reason"
     return body["rule_id"], body["rule_version"], body["alert_id"], "standing" in body
 
 
@@ -227,7 +227,7 @@ def seen_by(key: str) -> Body:
 
 
 def test_copies_and_late_records_decide_nothing(tmp_path: Path) -> None:
-    """Worked by hand. What tells a record from its copy may be the key of a rule, which takes the copy for new then."""
+    """Worked by hand. The key of a rule may be a field in which a duplicate differs: then it is a new record."""
     strict: Body = {
         "rule_id": "strict",
         "version": 1,

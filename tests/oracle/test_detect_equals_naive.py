@@ -74,7 +74,7 @@ def check(path: FastPath, rules: list[Body], expected: NaiveResult, made: Sequen
     """What came out is what the twin says, to the last bit; of a standard deviation, to fifteen digits.
 
     That is worked out to 32 digits and then rounded; the twin's is exact, and found one, 1e16 + 1 + 1e-17, of which
-    only the 33rd digit tells to which of two floats it is nearer.
+    only the 33rd digit decides to which of two floats it is nearer.
     """
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
     found, wanted = path.outcome(), twin_outcome(expected, made)

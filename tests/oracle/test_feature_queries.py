@@ -1,4 +1,4 @@
-"""Figures that are told of every record, as columns: the twin's, to the last bit, over any keys, cuts and restarts."""
+"""Feature rows of every record equal the twin's, to the last bit, over any keys, batches and restarts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FACTS = ("kind", "amount", "price", "flag", "place.city")
 
 
 def as_feature_query(version: RuleVersion, program: Program) -> Program:
-    """What the rule's formula would read is told of each record that it would judge."""
+    """The rule as a feature query: the figures that its formula reads, for each record that it would judge."""
     verdict = program.verdict
-    if not version.rule.rule_id.startswith("told") or not isinstance(verdict, FormulaPredicate):
+    if not version.rule.rule_id.startswith("features") or not isinstance(verdict, FormulaPredicate):
         return program
     return replace(program, verdict=FeatureQuery(verdict.names, FACTS))
 
@@ -108,7 +108,7 @@ def twins(bodies: list[Body], made: list[Record]) -> list[Any]:
 def drawn(data: st.DataObject, *, panes: bool) -> list[Body]:
     bodies = []
     for number in range(data.draw(st.integers(1, 3))):
-        body = {**data.draw(formula_body()), "rule_id": f"told{number}", "version": 1}
+        body = {**data.draw(formula_body()), "rule_id": f"features{number}", "version": 1}
         if panes and all("age" not in figure for figure in body["figures"].values()):
             figures = {name: {**figure, "resolution": "1s"} for name, figure in body["figures"].items()}
             body = {**body, "figures": figures, "emit_mode": "last_event"}
@@ -144,7 +144,7 @@ def test_they_are_the_twins_where_panes_are_kept(data: st.DataObject, made: list
 
 def test_a_sum_beyond_64_bits_is_reported_whole() -> None:
     body: Body = {
-        "rule_id": "told",
+        "rule_id": "features",
         "version": 1,
         "rule_type": "formula",
         "source_topic": STREAM,

@@ -1,6 +1,6 @@
-"""Rules that judge nothing again, over hits that others take back: each hit counts from when it was first told.
+"""Rules without retraction that read hits which other rules retract: a hit counts from its first emission.
 
-What they say must then not depend on where batches are cut, though a hit of an old record may be told by a late one.
+Their alerts must not depend on batch boundaries, though a late record may cause a hit of an earlier record.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def first_emissions(below: Body, reader: Body, made: list[Record], shape: Shape)
 def test_figures_of_several_keys_over_hits_that_are_never_taken_back(
     data: st.DataObject, below: Body, reader: Body, made: list[Record]
 ) -> None:
-    """The hits of one chunk come from all shards that judged them, and each finds what is brought to it."""
+    """The hits of one chunk come from all shards that judged them, and each gets its cross-key figures."""
     rules = [{**reevaluated(below, 0)}, {**reader, **WITHIN, "rule_id": "q0", "version": 1, "source_topic": HITS}]
     rules = [{**body, "late_policy": "evaluate"} for body in rules]
     shape = data.draw(shapes(len(made)))

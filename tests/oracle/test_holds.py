@@ -287,7 +287,7 @@ RELEASES = st.lists(
 
 
 def held_of(found: Sequence[dict[str, Any]], alert_of: dict[str, str]) -> bool:
-    """Whether ``held_by`` is said exactly where the alert is on another record, and the rule does not stand here."""
+    """Whether ``held_by`` is present exactly where the alert is on another record and the rule does not stand here."""
     return all(
         why.get("held_by", "")
         == ("" if "standing" in why or alert_of[why["alert_id"]] == each["record_id"] else why["alert_id"])
@@ -358,7 +358,7 @@ def test_holds_are_what_the_twin_says_and_cuts_do_not_matter(
     disordered(20),
     st.sampled_from([(1, 1), (2, 300), (3, 2_000)]),
 )
-def test_of_rules_that_judge_again_the_last_word_is_that_of_the_log_in_order(
+def test_the_last_decisions_of_retracting_rules_equal_those_of_the_log_in_order(
     bodies: list[Body],
     weights: list[Body],
     holds: list[str | None],

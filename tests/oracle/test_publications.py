@@ -1,7 +1,7 @@
 """Rules that are published, paused and retired while records come, pipelines that are stopped and killed: one answer.
 
-What a pipeline told in its life is what the naive twin finds in the log of records by the log of rules, and what one
-compilation of all versions, a backtest, finds.
+The output of a pipeline over its life is what the naive twin finds in the log of records by the log of rules. It is also
+what a backtest, one compilation of all versions, finds.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
             if happens == "killed":
                 life.start()
                 again = life.judge(chunks)
-                assert _plain(again) == _plain(reported), "run again, a batch tells the same"
+                assert _plain(again) == _plain(reported), "a batch that runs again has the same output"
                 reported = again
             life.deliver(reported)
             if happens == "uncommitted":
@@ -197,7 +197,7 @@ def _lived(made: Sequence[Record], ops: Sequence[Op], folder: Path, lag_ms: int 
 
 
 def test_a_rule_that_waits_longer_comes_while_copies_do(tmp_path: Path) -> None:
-    """A store was told how long to know ids when it was made: a live one and a rebuilt one answered differently."""
+    """A store got its reach for duplicates when it was made: a live one and a rebuilt one answered differently."""
     patient = {"rule_id": "patient", "version": 1, "rule_type": "threshold", "source_topic": STREAM}
     patient |= {"watermark_delay": "0s", "allowed_lateness": "2h"}
     patient["conditions"] = [{"field": "account", "operator": "exists"}]

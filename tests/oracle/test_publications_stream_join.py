@@ -1,6 +1,6 @@
 """Rules of several streams and of several keys that are published while records come begin with their past.
 
-What they tell is what the naive twin finds in the records of all streams by the log of rules.
+Their output is what the naive twin finds in the records of all streams by the log of rules.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def in_fork(work: Callable[[], Any]) -> Any:
             os.close(reading)
             with os.fdopen(writing, "wb") as file:
                 pickle.dump(work(), file)
-        except BaseException:  # noqa: BLE001 - told, and seen by the one that waits
+        except BaseException:  # noqa: BLE001 - passed on to the thread that waits
             traceback.print_exc()
         finally:
             os._exit(0)

@@ -176,7 +176,7 @@ def test_rules_that_judge_again_and_hold(
     made: list[Record],
     shards: int,
 ) -> None:
-    """Late records correct what was said; the first decision on each record is the one that is asked for."""
+    """Late records correct earlier output; the replica is asked for the first decision on each record."""
     made.sort(key=lambda record: record["_ingest_ms"])
     rules = with_holds(weighted([reevaluated(each, n) for n, each in enumerate(bodies)], weights, 0), holds)
     check(data, snapshot_of({STREAM: stream_spec(ingest_column=True)}, rules, policy, shards), made)

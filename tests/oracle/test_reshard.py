@@ -1,4 +1,4 @@
-"""A checkpoint that gets another number of shards, wherever the stream is cut, tells what it tells without that.
+"""A checkpoint that is resharded at any batch boundary gives the same output as without that.
 
 The checkpoint is a real one, on disk, led as in ``living``; the twin is a life that nothing happens to.
 """
@@ -208,8 +208,8 @@ def test_states_of_all_kinds_between_any_two_batches(tmp_path: Path, seed: int) 
         lead(life, ops, made, stops=bool(stops))
     reported, found = (plain((life.alerts, life.duplicates, life.late)) for life in lives)
     assert found == reported
-    tell = {alert["rule_id"] for alert in lives[0].alerts}
-    assert tell >= {"cooling", "absent", "both", "off", "risky", "later", "p0", "p1"}, "not tested"
+    alerting = {alert["rule_id"] for alert in lives[0].alerts}
+    assert alerting >= {"cooling", "absent", "both", "off", "risky", "later", "p0", "p1"}, "not tested"
 
 
 @settings(many, max_examples=300 if DEEP else 2)
@@ -271,7 +271,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def go_on(life: Life) -> list[Any]:
-    """What the batch tells that was not finished."""
+    """The output of the batch that was not finished."""
     life.start()
     alerts, _, _ = life.judge([(STREAM, life.batches)])
     return [(alert["record_id"], alert["key"], alert["value"]) for alert in alerts]

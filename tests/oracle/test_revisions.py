@@ -43,7 +43,7 @@ LARGE: Body = {
     disordered(20),
     st.sampled_from([(1, 1), (2, 300), (3, 2_000)]),
 )
-def test_the_last_word_on_a_record_is_what_the_log_in_order_decides(
+def test_the_last_decision_on_a_record_is_that_of_the_log_in_order(
     bodies: list[Body], weights: list[Body], policy: Body, made: list[Record], spread: tuple[int, int]
 ) -> None:
     rules = weighted([*(reevaluated(body, number) for number, body in enumerate(bodies)), LARGE], weights, 0)

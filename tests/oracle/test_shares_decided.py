@@ -147,7 +147,7 @@ def test_a_stream_and_its_replica_decide_so_where_shares_change_midway(
 def lived(
     life: Life, ops: Sequence[Any], bodies: Iterator[Body], made: Sequence[Record], data: st.DataObject
 ) -> list[Any]:
-    """What was decided, which a replica said before of each batch."""
+    """The decisions; a replica must give those of each batch beforehand."""
     life.start()
     following, at, decided = FollowedState(f"{life.folder}/state"), 0, []
     for happens, what in ops:
@@ -173,7 +173,7 @@ def lived(
                 alerts = life.judge(chunks)
             mine = [each for each in life.decided if each["kind"] == "decision"]
             if life.changes.file.current() is before:
-                event("said beforehand")
+                event("answered beforehand")
                 assert [[comparable(each) for each in one] for one in lines] == [
                     [comparable(each) for each in mine]
                 ] * 2
@@ -240,7 +240,7 @@ def test_each_key_is_judged_as_if_there_were_no_share_or_no_such_version(
 def run(
     bodies: list[Body], policy: Body, shards: int, cuts: list[list[Record]], data: st.DataObject
 ) -> list[ExpectedDecision]:
-    """What a pipeline decides, which its replica said before; it starts anew now and then."""
+    """The decisions of a pipeline, which its replica must give beforehand; the replica restarts now and then."""
     caching._CACHE.clear()
     found: list[ExpectedDecision] = []
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""Rules of several streams and keys tell the same over any cuts, shards and restarts, also where ids come again."""
+"""Rules of several streams and keys give the same output over any batches, shards and restarts, with duplicates."""
 
 from __future__ import annotations
 

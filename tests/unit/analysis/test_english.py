@@ -1,4 +1,4 @@
-"""Rules as English, word for word; and every type is said, by its program alone."""
+"""Rules as English, word for word; the program alone explains every type."""
 
 from __future__ import annotations
 

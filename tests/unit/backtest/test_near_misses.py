@@ -123,7 +123,7 @@ def test_of_rules_whose_formula_nobody_wrote_it_is_reported_in_words(tmp_path: P
 
 
 def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:
-    """Card a was answered after 2 s and after 50 s, b after 20 s; nothing answered c, and nobody knows of d yet."""
+    """Card a was answered after 2 s and after 50 s, b after 20 s; nothing answered c; for d there is time left."""
     small, large = ([{"field": "amount", "operator": operator, "value": 50}] for operator in ("<", ">="))
     body = {"rule_id": "vain", "version": 1, "rule_type": "absence", "source_topic": "payments", "group_by": "card"}
     rows = [

@@ -370,7 +370,7 @@ def test_what_is_needed_is_stated(tmp_path: Path) -> None:
     project.pipeline.write_text(project.pipeline.read_text().replace("name: payments", "name: others"))
     result = alerts_command("show", alert_id, "--db", db, "--pipeline", project.pipeline)
     assert "the alert is of pipeline payments" in result.stderr
-    assert result.stdout.splitlines()[-1].split() == ["4", "p6"], "the story is told all the same"
+    assert result.stdout.splitlines()[-1].split() == ["4", "p6"], "the records are shown all the same"
 
 
 def test_a_record_whose_window_is_before_it_is_shown_too(tmp_path: Path) -> None:

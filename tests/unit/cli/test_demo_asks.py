@@ -78,7 +78,7 @@ def test_it_asks_about_a_payment_like_the_last_that_raised_an_alert() -> None:
     workload = CardWorkload(seed=7)
     lines = [json.loads(line) for line in workload.lines(0, RECORDS).splitlines()]
     alerts = [{"event_time": "2026-01-01T00:01:00.000Z", "record_id": "t0000900"}]
-    alerts += [{"event_time": "2026-01-01T00:00:30.000Z", "record_id": "t0000400"}]  # told later, of earlier
+    alerts += [{"event_time": "2026-01-01T00:00:30.000Z", "record_id": "t0000400"}]  # emitted later, of earlier
     asked = payment_to_ask(alerts, workload, RECORDS)
     assert asked == {**lines[900], "transaction_id": "demo-1", "event_time": lines[-1]["event_time"]}
     assert payment_to_ask([], workload, RECORDS) == {**lines[-1], "transaction_id": "demo-1"}

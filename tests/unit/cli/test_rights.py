@@ -1,4 +1,4 @@
-"""What commands write is open to nobody else, unless somebody says so."""
+"""Only the owner may read what commands write, unless a umask says otherwise."""
 
 from __future__ import annotations
 

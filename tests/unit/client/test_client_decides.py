@@ -295,7 +295,7 @@ def test_the_key_is_shown_nowhere(fake: Fake, caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\r\nX: y", "ключ"])
-def test_a_key_that_fits_no_header_is_refused_unsaid(key: str) -> None:
+def test_a_key_that_fits_no_header_is_refused_and_not_printed(key: str) -> None:
     with pytest.raises(ValueError, match="the key is empty or has") as caught:
         Client("http://127.0.0.1:1", key=key)
     assert not key or key not in str(caught.value)

@@ -87,7 +87,7 @@ def test_times_of_the_alert_are_those_of_the_record_and_its_window_is_on_the_clo
 
 
 def test_lateness_is_measured_on_it() -> None:
-    """p2 is an hour late by event time and on time by its booking; p3 is the other way round, and told as late."""
+    """p2 is an hour late by event time and on time by its booking; p3 is the other way round, and reported as late."""
     made = [payment("p1", 0, 200, 200), payment("p2", 0, 201, 202), payment("p3", 203, 3, 203.5)]
     found = judged([{**COUNTED, "aggregation_threshold": 1, "allowed_lateness": "2m"}, LARGE], made)
     assert [record for _, _, record, _ in alert_values(found)] == ["p1", "p2"]

@@ -93,7 +93,7 @@ def test_a_bad_file_leaves_the_last_good_versions_and_is_reported_once(harness: 
     assert "a.yaml:10" in str(events[0].text)
     assert "did you mean amount?" in str(events[0].text)
 
-    # Another file changes: the bad one is looked at again, and not told again; nor after a restart.
+    # Another file changes: the bad one is checked again, and not reported again; nor after a restart.
     harness.write("b.yaml", rule("b"))
     assert [e.event for e in harness.take_up()[1]] == ["published"]
     harness.restart()
@@ -213,7 +213,7 @@ def test_a_rule_whose_file_is_gone_stays_live(harness: Harness) -> None:
     assert harness.take_up()[1] == []
 
 
-def test_what_changed_while_the_pipeline_was_down_is_taken_up_after(harness: Harness) -> None:
+def test_changes_while_the_pipeline_was_down_are_applied_after(harness: Harness) -> None:
     harness.write("a.yaml", rule())
     first = harness.start()
     harness.log.close()

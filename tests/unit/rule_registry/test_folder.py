@@ -43,7 +43,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a dangling link": (lambda path: path.symlink_to("nowhere"), "a link to what is not there"),
     "a folder": (Path.mkdir, "a folder"),
     "a link to a folder": (lambda path: path.symlink_to("/tmp"), "a folder"),  # noqa: S108 - any folder
-    "a pipe that nobody writes to": (os.mkfifo, "a named pipe"),
+    "a pipe without a writer": (os.mkfifo, "a named pipe"),
     "a socket": (listener, "a socket"),
     "a device without end": (lambda path: path.symlink_to("/dev/zero"), "a device"),
     "a large file": (lambda path: path.write_bytes(b"#" * (16 * 2**20 + 1)), "more than 16,777,216 bytes"),
@@ -69,7 +69,7 @@ def test_an_odd_rule_file_is_refused_by_itself(harness: Harness, odd: str) -> No
     assert f"found {text}" in str(events[0].text)
     assert {(each.rule.rule_id, each.rule.version) for each in rules.versions} >= {("a", 1), ("before", 2)}
 
-    # It is told once, and mended by what takes its place.
+    # It is reported once, and what replaces it is accepted.
     harness.write("b.yaml", rule("b"))
     assert [(e.event, e.source) for e in harness.take_up()[1]] == [("published", "b.yaml")]
     path = harness.folder / "m.yaml"

@@ -152,7 +152,7 @@ def test_a_bad_file_of_a_list_that_is_known_does_not_stop_a_start(harness: Harne
     assert kinds(harness.take_up({"s": 200})) == [("refused", "cards.txt")]
     assert harness.at("s", 300) == {"cards": ["a"]}
     harness.start()
-    assert harness.lists.poll() is None, "told once for each content"
+    assert harness.lists.poll() is None, "reported once for each content"
 
 
 def test_a_list_that_is_gone_stays_and_is_reported_once(harness: Harness) -> None:
@@ -209,7 +209,7 @@ def test_contents_are_read_again_and_known_by_their_digest(harness: Harness) -> 
         harness.at("s", 1)
 
 
-def test_a_content_that_cannot_be_kept_is_not_taken_up(harness: Harness) -> None:
+def test_a_content_that_cannot_be_stored_is_not_applied(harness: Harness) -> None:
     (harness.path.parent / "kept").write_text("in the way")
     harness.write("cards.txt", "a\n")
     with pytest.raises(RetryableError, match=r"the content of a list cannot be kept in .*: "):

@@ -192,7 +192,7 @@ def test_a_hold_through_a_topic(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_for_is_checked_before_it_is_written(harness: Harness) -> None:
-    """By the same code as what is taken up, with the clock of whoever asks."""
+    """By the same code as published rules, with the clock of the caller."""
     harness.write("r.yaml", BURST)
     harness.start()
     standing = HoldState(harness.streams, History(read_log(log_path(harness.folder, "p"))))

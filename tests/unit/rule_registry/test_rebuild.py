@@ -54,7 +54,7 @@ def judged_by(rules: RuleSet, rule_id: str, ingest_ms: int) -> Judge:
 
 
 def judged_by_events(events: list[RuleEvent], rule_id: str, ingest_ms: int) -> Judge:
-    """The twin: the last thing said of the rule, drafts apart, that holds at the instant."""
+    """The twin: the last event of the rule, without drafts, that is in force at the instant."""
     last: Judge = None
     for event in events:
         if event.event in {"published", "status_changed"} and event.rule_id == rule_id and event.status != "draft":

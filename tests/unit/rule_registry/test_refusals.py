@@ -83,7 +83,7 @@ def test_an_empty_folder_is_reported_too(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("status", ["draft", "paused", "retired"])
-def test_rules_that_somebody_stopped_are_no_fault(harness: Harness, status: str) -> None:
+def test_rules_that_a_person_stopped_are_no_fault(harness: Harness, status: str) -> None:
     harness.write("a.yaml", rule("one", status=status))
     assert len(harness.log.start(harness.now_ms, allow_no_rules=False)) == 0
     harness.log.close()

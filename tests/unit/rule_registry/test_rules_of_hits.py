@@ -99,7 +99,7 @@ def test_both_rules_come_in_new_versions_with_another_key(harness: Harness) -> N
 
 
 def test_a_rule_whose_key_another_still_reads_gets_another_one(harness: Harness) -> None:
-    """Nobody has said that the other is wrong: it lives on, over hits that have no such key."""
+    """The other rule is not refused: it stays in force, over hits that have no such key."""
     harness.write("a.yaml", counted("first"))
     harness.write("b.yaml", counted("second", read="rule:first", by="hit.key.account"))
     harness.start()
@@ -181,8 +181,8 @@ def test_what_a_rule_looks_at_counts_as_what_it_reads(harness: Harness) -> None:
         "a.yaml", rule("other"), formed(2, f"{own}, {side_inputs.replace('account', 'amount')}", "n >= 3 and m >= 1")
     )
     assert len(refusals(harness)) == 1
-    brought = "m: {count: true, group_by: amount, window: 1m}"
-    harness.write("a.yaml", rule("other"), formed(2, f"{own}, {brought}", "n >= 3 and m >= 1"))
+    cross_key = "m: {count: true, group_by: amount, window: 1m}"
+    harness.write("a.yaml", rule("other"), formed(2, f"{own}, {cross_key}", "n >= 3 and m >= 1"))
     (refused,) = refusals(harness)
     assert "figures of several keys" in refused
     assert "expected figures of one key, since rule reader reads its hits" in refused

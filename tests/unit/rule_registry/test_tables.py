@@ -92,7 +92,7 @@ def test_a_change_holds_from_its_instant_and_a_bad_one_keeps_the_last(tmp_path: 
     assert refused.text == f"{tmp_path}/profile.csv:3\n{text}"
     assert harness.held() == [(BEGINNING, ["NO"]), (100, ["DK", "SE"])]
     harness.begin()
-    assert harness.take_up({"s": 300}) == [], "told once for each content, over restarts"
+    assert harness.take_up({"s": 300}) == [], "reported once for each content, over restarts"
     (tmp_path / "profile.csv").unlink()
     (absent,) = harness.take_up({"s": 400})
     assert (absent.event, "stays as it was" in str(absent.text)) == ("absent", True)

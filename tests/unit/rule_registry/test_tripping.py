@@ -1,4 +1,4 @@
-"""A rule that floods is shadow in the log, whatever its file says, until somebody sets its status."""
+"""A tripped rule is shadow in the log, whatever its file says, until a person sets its status."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_trip_holds_from_just_after_what_was_judged(harness: Harness) -> None:
     assert harness.log.trip([TRIP], HIGHEST, 10**9)[1] == []
 
 
-def test_the_file_that_says_active_does_not_bring_it_back(harness: Harness) -> None:
+def test_a_file_with_status_active_does_not_reactivate_it(harness: Harness) -> None:
     harness.write("r.yaml", rule())
     harness.start()
     harness.log.trip([TRIP], HIGHEST, 80_000)
@@ -50,7 +50,7 @@ def test_the_file_that_says_active_does_not_bring_it_back(harness: Harness) -> N
 
 
 @pytest.mark.parametrize("status", ["shadow", "paused", "retired"])
-def test_a_status_that_somebody_sets_ends_it(harness: Harness, status: str) -> None:
+def test_a_status_set_by_a_person_ends_it(harness: Harness, status: str) -> None:
     harness.write("r.yaml", rule())
     harness.start()
     harness.log.trip([TRIP], HIGHEST, 80_000)

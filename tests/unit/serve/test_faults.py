@@ -1,4 +1,4 @@
-"""What failed is told by an id that the log has too; what the server is made of is told to nobody."""
+"""An error response has an id that the log has too; it contains nothing about the server's internals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock leaps 90 days ahead, and back: nothing that is kept by its age goes, and nobody is locked out."""
+"""The clock leaps 90 days ahead, and back: nothing that is kept by its age goes, and no user is locked out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of formulas that are refused is product: tests/golden/formulas/refused.txt has it word for word.
+"""The errors about refused formulas are product: tests/golden/formulas/refused.txt has them word for word.
 
 To take a change up, delete the file and run the test once; then read what it wrote.
 """

@@ -1,4 +1,4 @@
-"""Whose figures are told of a key, and what is said where one cannot be."""
+"""The current figures of a key, and the reasons for missing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the bytes, a record's fate is what the naive reader says, whoever its neighbours are."""
+"""For any bytes, a record's outcome is that of the naive reader, whatever its neighbours are."""
 
 from __future__ import annotations
 

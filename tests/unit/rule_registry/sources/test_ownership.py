@@ -131,7 +131,7 @@ def test_a_server_publishes_and_approves_in_the_names_of_people(team: Team) -> N
     assert [(each.event, each.who, each.approved_by) for each in team.look()] == [("published", "ann", "robert")]
 
 
-def test_of_whoever_else_says_so_nothing_is_believed(team: Team) -> None:
+def test_names_stated_by_others_are_not_trusted(team: Team) -> None:
     team.state("mallory", "large.yaml", rule(), "ann")
     team.write("mallory", "large.yaml", rule())
     assert [(each.event, each.who) for each in team.look()] == [("waiting", "mallory")], "her file is hers"

@@ -42,7 +42,7 @@ def test_a_version_waits_for_another_one_s_approval(board: Board, pipeline: Pipe
     board.post("rule/large/1", rule(), "alice")
     assert len(pipeline.start()) == 0
     assert [(each.event, each.who) for each in pipeline.log] == [("waiting", "alice"), ("started", None)]
-    assert pipeline.look() == [], "told once"
+    assert pipeline.look() == [], "reported once"
     pipeline.start()
     assert pipeline.look() == [], "also over a restart"
     approve(board, "bob")
@@ -88,7 +88,7 @@ def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) 
     assert "who published version 1 of large" in str(event.text)
 
 
-# What nobody sees, what looks like another letter, what is written in another way, what moves the rest.
+# Invisible characters, look-alikes of other letters, what is written in another way, what moves the rest.
 LOOK_ALIKE = {
     "alice\ufe0f": "character 6 is U+FE0F (VARIATION SELECTOR-16)",
     "ali\u034fce": "character 4 is U+034F (COMBINING GRAPHEME JOINER)",
@@ -376,9 +376,7 @@ def test_going_back_to_approved_words_needs_no_approval_and_to_others_does(board
     approve(board, "bob")
     assert event_values(pipeline.look()) == [("published", "large", 2, "active")]
     board.post("rule/large/3", rule(version=3), "alice")
-    assert event_values(pipeline.look()) == [("published", "large", 3, "active")], (
-        "as version 1 said, of which bob approved"
-    )
+    assert event_values(pipeline.look()) == [("published", "large", 3, "active")], "as version 1, approved"
     board.post("rule/large/4", rule(version=4, severity="low"), "alice")
     assert [each.event for each in pipeline.look()] == ["waiting"]
     board.post("rule/large/5", rule(version=5), "alice")

@@ -58,7 +58,7 @@ def test_who_published_what_when_and_from_where_is_in_the_log(board: Board, pipe
     assert (event.source, event.line, event.effective_from_ms) == ("rule/large/2", 1, 1_000)
 
 
-def test_statuses_that_follow_each_other_are_taken_up_one_by_one(board: Board, pipeline: Pipeline) -> None:
+def test_statuses_that_follow_each_other_are_applied_one_by_one(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule())
     pipeline.start()
     for status in ("paused", "active", "shadow"):
@@ -88,7 +88,7 @@ def test_of_two_publishers_of_a_version_the_first_is_right(board: Board, pipelin
     assert (second.event, second.who) == ("refused", "bob")
     board.compact()
     assert [each.rule.body_digest() for each in pipeline.start().versions] == [first.digest]
-    assert pipeline.look() == [], "a refusal is told once"
+    assert pipeline.look() == [], "a refusal is reported once"
 
 
 def test_a_restart_repeats_nothing_that_the_topic_still_has(board: Board, pipeline: Pipeline) -> None:
@@ -103,7 +103,7 @@ def test_a_restart_repeats_nothing_that_the_topic_still_has(board: Board, pipeli
     assert pipeline.look() == []
 
 
-def test_what_came_while_nothing_ran_is_taken_up(board: Board, pipeline: Pipeline) -> None:
+def test_messages_sent_while_no_pipeline_ran_are_applied(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule())
     pipeline.start()
     pipeline.stop()
@@ -215,7 +215,7 @@ def test_a_topic_that_was_made_anew(board: Board, pipeline: Pipeline) -> None:
     assert [(each.event, each.rule_id) for each in events] == [("published", "large"), ("absent", "other")]
 
 
-def test_of_very_many_messages_the_oldest_are_not_taken_up_one_by_one(board: Board, pipeline: Pipeline) -> None:
+def test_of_very_many_messages_the_oldest_are_not_applied_one_by_one(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule())
     for _ in range(STEPS_MAX):
         board.post("rule/large/1", rule(status="paused"))

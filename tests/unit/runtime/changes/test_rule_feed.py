@@ -150,7 +150,7 @@ def test_lists_hold_from_the_instants_that_rules_do(config: Config, tmp_path: Pa
     assert cards.at("s", 2**60) == ["c4"]
 
 
-def test_a_restart_meets_the_lists_of_the_log_until_what_changed_is_taken_up(config: Config, tmp_path: Path) -> None:
+def test_a_restart_uses_the_lists_of_the_log_until_changes_are_applied(config: Config, tmp_path: Path) -> None:
     file = tmp_path / "lists" / "cards.txt"
     file.write_text("c1\n", encoding="utf-8")
     (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")

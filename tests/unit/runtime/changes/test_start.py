@@ -1,4 +1,4 @@
-"""A start tells what it refused as a running pipeline does: in the log, in what is counted, and to the sinks."""
+"""A start reports refusals as a running pipeline does: in the log, in metrics, and to the sinks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> Config:
 
 
 class Run:
-    """A start of the pipeline's rules, and what it said."""
+    """A start of the pipeline's rules, and its log."""
 
     def __init__(self, config: Config, folder: Path, *, allow_no_rules: bool = False) -> None:
         feed = DirectoryFeed(config, {}, allow_no_rules=allow_no_rules)
@@ -95,7 +95,7 @@ def test_what_the_first_start_refuses_is_reported_and_counted(config: Config, tm
 
 
 def test_what_is_refused_again_is_reported_again(config: Config, tmp_path: Path) -> None:
-    """A row of a topic may be sent twice as it is: what the start told of the first says nothing of the second."""
+    """A row of a topic may be sent twice as it is: a report about the first at the start does not cover the second."""
     (tmp_path / "rules" / "a.yaml").write_text(several(rule("good")), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text("- [", encoding="utf-8")
     run = Run(config, tmp_path / "c")
@@ -118,7 +118,7 @@ def test_the_next_start_reports_it_again(config: Config, tmp_path: Path) -> None
     (tmp_path / "rules" / "b.yaml").write_text(several(rule("x")), encoding="utf-8")
     (tmp_path / "rules" / "c.yaml").write_text("- [ ", encoding="utf-8")
     run.look()
-    assert run.logged_refusals() == [("warning", "c.yaml", None)], "another content is told anew"
+    assert run.logged_refusals() == [("warning", "c.yaml", None)], "another content is reported anew"
     assert [each["source"] for each in run.changes.refusals()] == ["c.yaml"]
     run.changes.close()
 

@@ -1,4 +1,4 @@
-"""Processes of this machine as a runner: the order of what comes out, who gets what, and that nobody is left."""
+"""Processes of this machine as a runner: the order of what comes out, who gets what, and that no process is left."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def derived(shard: int) -> int:
 
 
 def read(task: Task, batches: ArrowBatches) -> ArrowBatches:
-    """Each number to its shard; what ends in 9 goes to the last stage alone, what is negative to nobody."""
+    """Each number to its shard; what ends in 9 goes to the last stage alone, what is negative to no shard."""
     for batch in batches:
         for number in batch.column("number").to_pylist():
             stage = OUT if number < 0 else 2 if number % 10 == 9 else 1
@@ -91,7 +91,7 @@ def walking(by_shard: int) -> list[Stage]:
 
 
 def way_of(batch_id: int, number: int, by_shard: int, count: int) -> str:
-    """Where a number must come by, told without the pool."""
+    """The expected path of a number, computed without the pool."""
     text, shard = f"{batch_id}:{number}", number % SHARDS
     if number < 0:
         return text
@@ -107,7 +107,7 @@ def dealt(numbers: Numbers) -> Dealt:
 
 
 def given(batch_id: int, count: int) -> Numbers:
-    """Numbers for each process; in some batches for the first alone, in some for nobody."""
+    """Numbers for each process; in some batches for the first alone, in some for none."""
     if batch_id == BATCHES - 2:
         return []
     processes = 1 if batch_id % 4 == 3 else count
@@ -287,7 +287,7 @@ class _Ours:
 
 
 def test_garbage_is_destroyed_by_the_process_that_made_it(tmp_path: Path) -> None:
-    text = tmp_path / "told"
+    text = tmp_path / "log"
     gc.collect()
     gc.disable()  # none is found by chance between here and the fork
     try:
@@ -348,7 +348,7 @@ def test_an_exception_where_batches_come_from_or_go_to_leaves_nobody(tmp_path: P
         list(map(deliver, pool.run(numbered())))
 
 
-def test_whoever_wants_no_more_leaves_nobody(tmp_path: Path) -> None:
+def test_a_reader_that_stops_early_leaves_no_process(tmp_path: Path) -> None:
     with Pool(walking(2), 3, tmp_path) as pool:
         next(pool.run(numbered()))
 

@@ -46,12 +46,12 @@ from crossline.logs import configure_helper, configure_with
 
 configure_with(configure_helper)  # as all processes but the one that people see
 
-def tell(what):
+def report(what):
     print(what.state, what.kernel.rpartition(".")[2], what.by, flush=True)
     if what.state == "begins" and what.kernel.endswith(os.environ.get("STOP_AT", "-")):
         sys.stdin.readline()
 
-compile_lock.on_compiling(tell)
+compile_lock.on_compiling(report)
 """
 FIRST = "from tiny.kernels import first; print(first(1))"
 SECOND = "from tiny.kernels import second; print(second(1))"

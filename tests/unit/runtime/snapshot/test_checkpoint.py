@@ -70,7 +70,7 @@ def test_one_process_holds_it_once(tmp_path: Path) -> None:
     held.release()
     held.release()
     claim(str(tmp_path)).release()
-    assert (tmp_path / HELD).read_bytes() == b"", "nothing is said of a run that ended well"
+    assert (tmp_path / HELD).read_bytes() == b"", "a run that ended well leaves no note"
 
 
 def test_what_nobody_refers_to_is_let_go(tmp_path: Path) -> None:

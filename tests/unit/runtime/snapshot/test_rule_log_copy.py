@@ -1,4 +1,4 @@
-"""The rule log of a checkpoint on a store: whoever has the URI has the log, and what it speaks of."""
+"""The rule log of a checkpoint on a store: every machine with the URI has the log and the files that it names."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_driver_elsewhere_goes_on_with_the_log(tmp_path: Path) -> None:
     checkpoint.release()
 
 
-def test_a_log_of_another_life_is_put_aside_and_reported(tmp_path: Path) -> None:
+def test_a_log_of_another_pipeline_life_is_renamed_and_reported(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "one")
     log = LogFile(path)
     log.open()
@@ -169,7 +169,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     elsewhere = segments_of(path, "profile")
     assert not list(elsewhere.folder.glob("*.rows"))  # asked for when they are needed
     assert segment_contents(elsewhere) == was
-    assert elsewhere.unread_ms(10**12) == 10**12  # nobody here knows for how long its topic was not read
+    assert elsewhere.unread_ms(10**12) == 10**12  # it is unknown for how long its topic was not read
     log = LogFile(path)
     log.open()
     log.append([RuleEvent("ended", 9)])

@@ -52,7 +52,7 @@ def killed(uri: str) -> None:
 
 
 def gone_on(uri: str, folder: Path, life: Life) -> tuple[int, list[Any]]:
-    """The shards that the next driver finds, and what it tells."""
+    """The shards that the next driver finds, and its alerts."""
     held = StoredCheckpoint(uri)
     shards: int = orjson.loads((held.folder / "snapshot.json").read_bytes())["shards"]
     state = held.state_root.rpartition("/")[2]

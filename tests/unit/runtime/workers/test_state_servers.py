@@ -199,7 +199,7 @@ def test_a_state_server_that_is_killed_is_forked_again_and_knows_all(home: Home,
             victim = draw.choice(sorted(now))
             os.kill(victim, signal.SIGKILL)
             until(lambda gone=victim: gone not in home.state_servers())
-    assert len(seen) > STATE_SERVERS, "nobody was forked again: not tested"
+    assert len(seen) > STATE_SERVERS, "no state server was forked again: not tested"
     assert home.figures() == twin
 
 
@@ -249,7 +249,7 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
 
 
 def test_a_state_server_whose_shards_are_judged_elsewhere_lets_them_go(home: Home, log: list[Record]) -> None:
-    """Shard 1 alone is with the second state server, which nobody asks from batch 1 to 5; in batch 4 it is too long."""
+    """Shard 1 alone is with the second state server, which is idle from batch 1 to 5; in batch 4 it is too long."""
     elsewhere = home.cache
     home.cache = replace(home.cache, asked_within=2)
     for number, data in enumerate(batches_of(log)[:6]):

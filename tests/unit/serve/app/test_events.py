@@ -1,4 +1,4 @@
-"""Events out of both places: each id goes on in batches and in revisions of answers, whatever was told in between."""
+"""Events of both sources: each id resumes in batches and in revisions of answers, whatever was sent in between."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Shop:
         return await self.id(".0")
 
     async def revisions_followed(self) -> None:
-        """Until somebody follows revisions, from before what comes now."""
-        while self.revised._watching is None:  # noqa: ASYNC110 - nothing tells of it
+        """Wait until a client follows revisions, from before the next one."""
+        while self.revised._watching is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
     @asynccontextmanager
@@ -124,7 +124,7 @@ def test_from_now_on(tmp_path: Path) -> None:
             shop.batch(1, "a1")
             (second,) = await take(1)
             assert (ids_of([second]), second.key) == (["a1"], {"account": "a1"})
-        # The first was told before any event of a batch, and still its id goes on behind the batch that there was.
+        # The first was sent before any event of a batch, and still its id resumes after the batch that there was.
         async with shop.listen(first.id) as take:
             assert ids_of(await take(1)) == ["a1"]
 

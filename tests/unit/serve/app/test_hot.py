@@ -1,4 +1,4 @@
-"""The hot routes over a real socket: what is asked wrongly is told, a batch is answered in its order."""
+"""The hot routes over a real socket: bad requests get a problem, a batch is answered in its order."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_record_is_answered() -> None:
         ("dryrun=true", "dryrun"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_a_problem(query: str, pointer: str) -> None:
+def test_a_bad_query_parameter_is_a_problem(query: str, pointer: str) -> None:
     async def work(client: httpx.AsyncClient, harness: Harness) -> None:
         reply = await client.post(f"/v1/decisions/payments?{query}", content=payment("t1"))
         assert (reply.status_code, reply.headers["content-type"]) == (400, "application/problem+json")

@@ -141,7 +141,7 @@ def test_a_server_that_cannot_be_known_gets_no_payment(tmp_path: Path) -> None:
     with_api(tmp_path / "elsewhere", certificate(tmp_path, "elsewhere", "127.0.0.2"), elsewhere)
 
 
-def test_plain_http_is_answered_by_nobody(tmp_path: Path) -> None:
+def test_plain_http_gets_no_answer(tmp_path: Path) -> None:
     def asked(place: Address) -> bytes:
         found = b""
         with socket.create_connection((place.host, place.port), SECONDS) as client:

@@ -141,7 +141,7 @@ def test_a_case_takes_a_thousand_alerts(desk: Desk) -> None:
 
 
 class Twin:
-    """Linking as it is told: cases are lists of alerts, and each is looked at."""
+    """Linking by its definition: cases are lists of alerts, and each is examined."""
 
     def __init__(self) -> None:
         self.cases: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""A file of version 1, as the code of that time wrote it, is brought up to date and keeps all that was said."""
+"""A file of version 1, as the code of that time wrote it, is migrated and keeps all labels and cases."""
 
 from __future__ import annotations
 

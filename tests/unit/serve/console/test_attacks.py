@@ -1,4 +1,4 @@
-"""Somebody tries to get in, or to have somebody else act."""
+"""Attempts to get in without a right, or to act with the rights of another user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nobody_sees_a_page_without_a_session(tmp_path: Path) -> None:
 
 
 def test_an_id_that_was_there_before_the_log_in_is_worth_nothing(tmp_path: Path) -> None:
-    """Fixation: whoever puts a cookie into a browser before the log-in knows nothing afterwards."""
+    """Session fixation: a cookie set in a browser before the log-in is worthless afterwards."""
     with room(tmp_path) as at:
         at.user("ines.vale")
         seat = at.seat()
@@ -180,7 +180,7 @@ def test_passwords_are_tried_five_times(tmp_path: Path) -> None:
         for password in ("wrong password", PASSWORD):  # the right one opens nothing now
             answer = seat.log_in("ines.vale", password)
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "900")
-        assert at.seat(peer="127.0.0.2").log_in("ines.vale").status_code == 303  # nobody is locked out by a stranger
+        assert at.seat(peer="127.0.0.2").log_in("ines.vale").status_code == 303  # a stranger locks no user out
         at.clock.now_ms += 15 * MINUTE_MS
         assert seat.log_in("ines.vale").status_code == 303
 
@@ -278,7 +278,7 @@ def test_the_open_demonstration_answers_this_machine_alone(tmp_path: Path) -> No
     with room(tmp_path, open_=True) as at:
         seat = at.seat()
         assert seat.get("/components").status_code == 200
-        assert seat.get("/people").status_code == 403  # nobody is nobody's admin
+        assert seat.get("/people").status_code == 403  # an anonymous user is no admin
         assert at.seat(host="evil.example").get("/components").status_code == 403
         assert at.seat(host="127.0.0.1.evil.example:8080").get("/components").status_code == 403
         assert seat.post("/profile", {"theme": "dark"}).status_code == 403  # no token

@@ -58,7 +58,7 @@ def test_who_judges_knows_a_record_before_it_has_its_place_though_it_is_busy_wit
         ask = harness.decisions.decide
         asking = [asyncio.create_task(ask("payments", payment(each), "peek", LONG_S)) for each in ids]
         async with asyncio.timeout(LONG_S):  # the log answers while who judges has not answered the first
-            while len(harness.judge.placed_at) < len(ids):  # noqa: ASYNC110 - nobody else tells
+            while len(harness.judge.placed_at) < len(ids):  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         harness.judge.held.set()
         assert [body_of(await each)["answered"] for each in asking] == ["peek"] * 3

@@ -217,7 +217,7 @@ def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: lis
 
 
 def test_an_answer_that_is_reported_twice_is_held_to_its_batch_once() -> None:
-    """A slow answer and the one of who asked again: the ledger has the first, and both are told of it."""
+    """A slow answer and that of a retry: the ledger keeps the first, and both callers get it."""
     settling = Reconciliation()
     settling.answered(answered("a", "review"), LogPosition("p-0", 1))
     settling.answered(answered("a", "block", "fallback"), None)

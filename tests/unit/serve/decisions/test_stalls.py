@@ -46,7 +46,7 @@ def test_who_joins_while_an_answer_is_kept_waits_no_longer_than_it_may() -> None
         loop = asyncio.get_running_loop()
         first = asyncio.create_task(harness.decisions.decide("payments", payment("t1"), "peek", LONG_S))
         async with asyncio.timeout(LONG_S / 2):
-            while not harness.ledger.asked:  # noqa: ASYNC110 - nobody else tells
+            while not harness.ledger.asked:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         begun_s = loop.time()
         reply = await harness.decisions.decide("payments", payment("t1"), "peek", SHORT_S)
@@ -71,7 +71,7 @@ def test_an_answer_that_cannot_be_kept_after_all_is_given_up() -> None:
     with_harness(work)
 
 
-def test_a_claim_that_cannot_be_given_up_in_time_holds_nobody() -> None:
+def test_a_claim_that_cannot_be_released_in_time_delays_no_answer() -> None:
     async def work(harness: Harness) -> None:
         harness.ledger.frees.clear()
         harness.log.error = RetryableError("the disk is full")
@@ -85,7 +85,7 @@ def test_a_claim_that_cannot_be_given_up_in_time_holds_nobody() -> None:
     with_harness(work)
 
 
-def test_an_outbox_that_stands_still_holds_nobody() -> None:
+def test_a_blocked_outbox_delays_no_answer() -> None:
     async def work(harness: Harness) -> None:
         harness.log.held.clear()
         harness.outbox.takes.clear()
@@ -135,7 +135,7 @@ def test_where_a_rule_could_not_be_judged_the_graver_of_two_words_is_answered() 
 
 
 def test_an_answer_of_which_nobody_knows_whether_it_was_kept_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ledger's server was lost while it committed, and is away for a while: nobody is told that it was not kept."""
+    """The ledger's server was lost during a commit and is away for a while: no caller gets "not kept" as an answer."""
     monkeypatch.setattr(service, "LATE_PAUSE_S", 0.001)
 
     async def work(harness: Harness) -> None:
@@ -146,12 +146,12 @@ def test_an_answer_of_which_nobody_knows_whether_it_was_kept_is_looked_for(monke
         harness.ledger.fails = RetryableError("the server is away")
         tried = harness.ledger.asked
         async with asyncio.timeout(LONG_S):
-            while harness.ledger.asked < tried + 2:  # noqa: ASYNC110 - nobody else tells
+            while harness.ledger.asked < tried + 2:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         assert ("payments", "t1") in harness.ledger.known, "its claim is not given up"
         harness.ledger.fails = None
         async with asyncio.timeout(LONG_S):
-            while not harness.answers:  # noqa: ASYNC110 - nobody else tells
+            while not harness.answers:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0)
         again = await harness.decisions.decide("payments", payment("t1"), "peek", LONG_S)
         assert (again.status, dict(again.headers)) == (200, {"Idempotency-Replayed": "true"})

@@ -82,7 +82,7 @@ def test_one_that_was_killed_is_started_anew() -> None:
 
 
 def test_a_command_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
-    """It reads a pipe that nobody writes to, and would wait for ever."""
+    """It reads a pipe without a writer, and would wait for ever."""
     pipe = tmp_path / "in.jsonl"
     os.mkfifo(pipe)
     asked = ["rules", "check", str(pipe)]

@@ -1,4 +1,4 @@
-"""The ledger: one answer an id, whoever asks, over restarts; revisions, counts, retention, damage."""
+"""The ledger: one answer per id, for all callers, over restarts; revisions, counts, retention, damage."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_revisions_and_counts(opened: Open) -> None:
     ids = [each.decision_id for each in kept if each]
     ledger.claim([asked("open")])
     assert ledger.revise(ids[0], revision(1, "block"))
-    assert not ledger.revise(ids[0], revision(1, "block")), "told twice"
+    assert not ledger.revise(ids[0], revision(1, "block")), "sent twice"
     assert ledger.revise(ids[1], revision(1, "allow")), "revised, and the same decision"
     assert ledger.revise(ids[3], revision(1, "block"))
     assert not ledger.revise("none", revision(1, "block"))
@@ -226,7 +226,7 @@ def test_revisions_and_counts(opened: Open) -> None:
     assert ledger.revise(ids[0], revision(2, "allow")), "and back again"
     assert ledger.counts().differs["peek"] == 0
     assert ledger.revise(ids[1], revision(3, "block"))
-    assert ledger.revise(ids[1], revision(2, "allow")), "told late: the last one counts"
+    assert ledger.revise(ids[1], revision(2, "allow")), "sent late: the last one counts"
     assert ledger.counts().differs["peek"] == 1
     found = ledger.decision(ids[1])
     assert found is not None

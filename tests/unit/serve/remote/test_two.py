@@ -37,7 +37,7 @@ class Api:
         self.process.stdin.flush()
 
     def next_message(self) -> dict[str, Any]:
-        """The next that it says that is no line of its log; nothing once it has ended."""
+        """Its next message, without lines of its log; empty once it has ended."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(b"{"):
@@ -81,7 +81,7 @@ def test_a_caller_that_asks_another_gets_the_same_answer(
         second = [each for each in second if each["status"] != 503] + [two.next_message() for _ in again]
     assert {each["status"] for each in [*first, *second]} == {200}
     bodies = {each["id"]: each["body"] for each in second}
-    assert bodies.keys() == records.keys(), "nobody is missed"
+    assert bodies.keys() == records.keys(), "every record is answered"
     assert all(bodies[each["id"]] == each["body"] for each in first), "an id has one answer"
     checked = check_postgres(place_in(postgres_server, postgres_schema))
     assert checked.faults == []

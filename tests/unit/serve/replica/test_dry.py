@@ -31,7 +31,7 @@ class Clock:
 
 
 class ForkReplies(asyncio.StreamReader):
-    """What a copy of a fork says, and no more."""
+    """The replies of a copy of a fork, and then the end."""
 
     def __init__(self, *replies: ForkReply) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
     played(monkeypatch, work)
 
 
-def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_ends_or_fails_reports_it_to_its_own_callers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
         for shown, why in (
             ((), "the process that judged it ended"),
@@ -147,7 +147,7 @@ def test_who_does_not_wait_any_more_is_not_judged(monkeypatch: pytest.MonkeyPatc
 def test_dry_runs_at_once_see_what_is_there_and_not_each_other(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one copy judges; those who really ask are answered meanwhile, as if nobody tried anything."""
+    """More than one copy judges; those who really ask are answered meanwhile, as if there were no trials."""
     monkeypatch.setattr(dry_runs, "AT_ONCE", 3)
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
@@ -162,6 +162,6 @@ def test_dry_runs_at_once_see_what_is_there_and_not_each_other(
         assert replicas._dry.copies == 2
         assert shown == [comparable(each) for each in pipeline.batch(lines(asked))]
         first = [one.decision["decision"] for one in await replicas.judge(asks.records(2, "b"), keep=False)]
-        assert first == ["allow", "allow"], "the third of an account is looked at, and nobody tried it before"
+        assert first == ["allow", "allow"], "the third of an account is looked at, and no trial counts"
 
     run(pipeline, play)

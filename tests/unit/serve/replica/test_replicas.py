@@ -166,7 +166,7 @@ def forks(replicas: Replicas) -> list[int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_fork_that_dies_or_freezes_is_missed_by_nobody(pipeline: Pipeline, how: int) -> None:
+def test_a_fork_that_dies_or_freezes_loses_no_request(pipeline: Pipeline, how: int) -> None:
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
     later = asks.records(4)

@@ -41,7 +41,7 @@ ANSWER = {"decision_id": "d1", "stream": "payments", "record_id": "t1", "decisio
 DECIDED = {"decision_id": "d1", "kind": "decision", "revision": 0, "decision": "block", "score": 90, "reasons": []}
 
 
-def test_a_revision_is_what_changes_the_last_word_outside() -> None:
+def test_a_revision_changes_the_last_decision_sent_out() -> None:
     first = revision_of(ANSWER, DECIDED)
     assert first is not None
     assert json.loads(json.dumps(first.body)) == {

@@ -49,7 +49,7 @@ class Naive:
     plan: PatternSpacePlan
     rows: list[Row] = field(default_factory=list)
     under_way: dict[tuple[str, int, str], list[Match]] = field(default_factory=dict)  # by rule id, version and key
-    last_hit_ms: dict[tuple[str, int, str], int] = field(default_factory=dict)  # the clock of the last hit told
+    last_hit_ms: dict[tuple[str, int, str], int] = field(default_factory=dict)  # the clock of the last emitted hit
 
     def judge(self, rows: Sequence[Row]) -> tuple[list[Hit], list[bool]]:
         hits, duplicates = [], []

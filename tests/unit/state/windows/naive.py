@@ -228,7 +228,7 @@ def plain(hits: Hits) -> list[Hit]:
 
 
 def feature_values(hits: Hits) -> list[Any]:
-    """The figures that the kernel told: number of the telling, row, name, value, records in the window."""
+    """The figures that the kernel emitted: number of the feature query, row, name, value, records in the window."""
     out = []
     for i, reported in enumerate(hits.features):
         for name, figure in reported.figures.items():
@@ -239,7 +239,7 @@ def feature_values(hits: Hits) -> list[Any]:
 
 
 def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -> ComparisonPlan:
-    """A line that is judged at every record and emits at each, unless told otherwise."""
+    """A threshold that is judged at every record and emits at each by default."""
     given = {
         "rule_id": "r",
         "version": 1,

@@ -17,7 +17,7 @@ from crossline.state.windows.store import KeySpaceState
 from .invariants import check
 from .naive import FOREVER, Naive, Row, batch_of, feature_values
 
-ROW_FILTERS = 2  # 0: what is summed; 1: where it is told
+ROW_FILTERS = 2  # 0: what is summed; 1: where it is emitted
 
 
 def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: bool = False) -> KeySpacePlan:
@@ -25,7 +25,7 @@ def plan_of(window_ms: int, *half_lives_ms: int, delay_ms: int = 0, right_open: 
     sums = [AggregateSpec(0, 0, "decayed", half_life_ms=each) for each in half_lives_ms]
     more = [AggregateSpec(0, -1, "count"), AggregateSpec(0, 0, "stddev")]
     figures = tuple((f"f{number}", number, len(sums)) for number in range(len(sums)))
-    reported = FeatureQueryPlan("told", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
+    reported = FeatureQueryPlan("rows", 1, 1, (*figures, ("spread", len(sums) + 1, len(sums))), (), (FOREVER,), None)
     retention_ms = window_ms + delay_ms + 200
     return KeySpacePlan(
         (("score", "int"),), ROW_FILTERS, (cursor,), (*sums, *more), (), retention_ms, feature_queries=(reported,)

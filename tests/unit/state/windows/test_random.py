@@ -81,7 +81,7 @@ def _feature_queries(draw: Any, groups: list[AggregateSpec], counts: list[int]) 
     read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
     figures = tuple((name, number, counts[groups[number].window]) for name, number in read)
     late = draw(st.sampled_from([None, None, 5]))
-    return FeatureQueryPlan("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
+    return FeatureQueryPlan("features", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
 
 
 WHENS = ["f0 >= 2", "f0 > f1", "f0 / f1 > 0.5 or x > 2", "missing(f1) or f0 + x * 2 != 3", 'not f0 < 1 and s == "a"']

@@ -174,7 +174,7 @@ def test_a_version_that_is_not_known_is_looked_for_now_and_then() -> None:
     assert side_inputs == [2]
 
 
-def test_what_somebody_holds_is_no_rule_and_leads_nobody(tmp_path: Path) -> None:
+def test_a_hold_of_a_person_counts_for_no_rule(tmp_path: Path) -> None:
     desk = Desk(tmp_path, cooling=lambda *_: True)
     hold = {"rule_id": "held by hand", "rule_version": 1, "held_by": "ann", "standing": True}
     cooled = {"rule_id": "calm", "rule_version": 1, "standing": True}

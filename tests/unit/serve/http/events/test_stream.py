@@ -1,4 +1,4 @@
-"""``/v1/events``: what is told, in which order, where it goes on, and how a slow client is cut off."""
+"""``/v1/events``: the events, their order, where a client resumes, and how a slow client is cut off."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Listener:
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
-    async def hears(self, what: bytes) -> None:
+    async def wait_for(self, what: bytes) -> None:
         async with asyncio.timeout(30), self.received:
             await self.received.wait_for(lambda: any(what in each for each in self.taken))
 
@@ -170,17 +170,17 @@ def test_a_client_that_goes_is_left(tmp_path: Path) -> None:
     async def work(source: Live, client: Listener, task: Any) -> None:
         del task
         source.queue.put_nowait(event(1))
-        await client.hears(b"id: e1")
+        await client.wait_for(b"id: e1")
         client.gone.set()
         await source.left.wait()
 
     run(tmp_path, StreamLimits(), work)
 
 
-def test_whoever_hears_nothing_hears_a_heartbeat(tmp_path: Path) -> None:
+def test_a_client_without_events_gets_a_heartbeat(tmp_path: Path) -> None:
     async def work(source: Live, client: Listener, task: Any) -> None:
         del source, task
-        await client.hears(b": heartbeat")
+        await client.wait_for(b": heartbeat")
         client.gone.set()
 
     run(tmp_path, StreamLimits(heartbeat_s=0.01), work)

@@ -64,8 +64,8 @@ def test_what_is_not_there_is_a_problem(reading: Client) -> None:
     assert detail(reading.request("PATCH", "/v1/alerts"), 405)
 
 
-def test_nobody_is_reported_anything(reading: Client) -> None:
-    """Also where the access layer let somebody through without saying who it is."""
+def test_requests_without_a_user_get_no_data(reading: Client) -> None:
+    """Also if the access layer let a request through without a user."""
     for path, item in reading.get("/v1/openapi.json").json()["paths"].items():
         for verb in item:
             answer = reading.request(verb.upper(), path, headers={"x-who": "nobody"})
