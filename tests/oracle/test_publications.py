@@ -1,7 +1,7 @@
 """Rules that are published, paused and retired while records come, pipelines that are stopped and killed: one answer.
 
-The output of a pipeline over its life is what the naive twin finds in the log of records by the log of rules. It is also
-what a backtest, one compilation of all versions, finds.
+The output of a pipeline over its life is what the naive twin finds in the log of records by the log of rules. It is
+also what a backtest, one compilation of all versions, finds.
 """
 
 from __future__ import annotations
