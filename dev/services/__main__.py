@@ -36,11 +36,11 @@ def main(arguments: list[str]) -> int:
 def start(group: ServerGroup, names: list[str]) -> int:
     """Start the servers that do not run, and print the state of each."""
 
-    def tell(state: MemberState, seconds: float | None) -> None:
+    def report(state: MemberState, seconds: float | None) -> None:
         how = "runs already" if seconds is None else f"started in {seconds:.1f} s"
         print(f"{line(state)}  {how}", flush=True)
 
-    group.start(names, tell)
+    group.start(names, report)
     print(f"data, logs and the password of postgres: {group.folder}; end them with `make services-stop`")
     return 0
 
@@ -48,10 +48,10 @@ def start(group: ServerGroup, names: list[str]) -> int:
 def stop(group: ServerGroup, names: list[str]) -> int:
     """End what runs."""
 
-    def tell(member: Member, ran: bool) -> None:
+    def report(member: Member, ran: bool) -> None:
         print(f"{member.name:<9} {'stopped' if ran else 'did not run'}", flush=True)
 
-    group.stop(names, tell)
+    group.stop(names, report)
     return 0
 
 

@@ -157,9 +157,9 @@ class ServerGroup:
         entered = server.__enter__()
         try:
             member.prepare(entered)
-            aside = ready.with_suffix(".new")
-            aside.write_text(member.address.format(port=port), encoding="utf-8")
-            aside.replace(ready)
+            partial = ready.with_suffix(".new")
+            partial.write_text(member.address.format(port=port), encoding="utf-8")
+            partial.replace(ready)
         except BaseException as error:
             server.__exit__(type(error), error, error.__traceback__)
             raise

@@ -119,11 +119,11 @@ def _environment_file(server: Any) -> None:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    aside.unlink(missing_ok=True)
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+    partial = path.with_name(f"{path.name}.new")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(text)
-    aside.replace(path)
+    partial.replace(path)
 
 
 # None of the usual ports, so that servers which the machine has already do not conflict; and below those that

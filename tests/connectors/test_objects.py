@@ -120,9 +120,9 @@ def test_a_refusal_is_for_good_and_a_silence_is_not(s3_server: LocalS3, monkeypa
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
     with pytest.raises(StateError, match="NO_SUCH_BUCKET"):
         file_store("s3://no-such-bucket/p").put("one", b"")
-    nobody = f"s3://{s3_server.bucket}/silent?endpoint=http://127.0.0.1:1"
+    unreachable = f"s3://{s3_server.bucket}/silent?endpoint=http://127.0.0.1:1"
     with pytest.raises(StoreUnavailableError, match="NETWORK_CONNECTION"):
-        file_store(nobody).put("one", b"")
+        file_store(unreachable).put("one", b"")
 
 
 def test_who_waits_for_a_store_can_be_stopped_and_goes_on_once_it_is_back() -> None:

@@ -83,9 +83,9 @@ class Project:
     @staticmethod
     def put(path: Path, data: bytes) -> None:
         """A file, whole or not at all: a pipeline may be looking."""
-        aside = path.with_name(f".{path.name}")
-        aside.write_bytes(data)
-        aside.replace(path)
+        partial = path.with_name(f".{path.name}")
+        partial.write_bytes(data)
+        partial.replace(path)
 
     def config(self) -> Config:
         return in_folder(read_config(str(self.pipeline)), str(self.root))

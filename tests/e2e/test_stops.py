@@ -184,7 +184,7 @@ def test_a_backtest_is_interrupted(
     assert temporary_files() == []
 
 
-def test_a_killed_backtest_leaves_nobody_and_the_next_one_cleans_up(project: Project, history: list[str]) -> None:
+def test_a_killed_backtest_leaves_no_process_and_the_next_one_cleans_up(project: Project, history: list[str]) -> None:
     with working(project, *history) as process:
         until(lambda: at_work("local"), project, process)
         os.kill(process.pid, signal.SIGKILL)

@@ -181,9 +181,9 @@ class Streamed:
 
     def give(self, query: StreamingQuery, numbers: Iterator[int] | range) -> None:
         for number in numbers:
-            aside = self.root / f"{number}.json"
-            aside.write_bytes(lines(self.files[number]))
-            aside.rename(self.folder / aside.name)
+            partial = self.root / f"{number}.json"
+            partial.write_bytes(lines(self.files[number]))
+            partial.rename(self.folder / partial.name)
             query.processAllAvailable()
 
     def figures(self) -> dict[str, tuple[Any, ...]]:

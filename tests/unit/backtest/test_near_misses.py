@@ -100,7 +100,7 @@ def test_of_a_formula_times_are_reported_as_times(tmp_path: Path) -> None:
     assert "silent 4.92 min, amount 1: not silent < 2m: 2.92 min is missing" in [each.why for each in found]
 
 
-def test_of_rules_whose_formula_nobody_wrote_it_is_reported_in_words(tmp_path: Path) -> None:
+def test_for_rules_without_a_written_formula_it_is_reported_in_words(tmp_path: Path) -> None:
     body = {"rule_id": "f", "version": 1, "rule_type": "anomaly", "source_topic": "payments", "group_by": "card"}
     rule = {**body, "value_field": "amount", "ratio": 2, "min_points": 1, "window": "1h"}
     rows = [payment(1, 0, "a", 100), payment(2, 1, "a", 150), payment(3, 0, "b", 10), payment(4, 1, "b", 19)]

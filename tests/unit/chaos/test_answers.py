@@ -93,9 +93,9 @@ def test_what_is_answered_is_in_the_topic_and_decided() -> None:
     assert bad(found(topic="late")) == [DECIDED]
 
 
-def test_nobody_answered_is_no_answer() -> None:
-    nobody = answered(answered="unreachable", decision="review", decision_id="", receipt="", statuses=(0, 503))
-    assert bad(found([nobody], topic=None, stream=(), kept=None)) == []
+def test_an_unreachable_api_gave_no_answer() -> None:
+    unreachable = answered(answered="unreachable", decision="review", decision_id="", receipt="", statuses=(0, 503))
+    assert bad(found([unreachable], topic=None, stream=(), kept=None)) == []
 
 
 def test_an_id_has_one_answer_and_the_ledger_has_it() -> None:

@@ -37,13 +37,13 @@ class Api(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.asked.append((self.path, b""))
-        self.tell(503 if len(self.asked) == 1 else 200, {"ok": len(self.asked) > 1})
+        self.respond(503 if len(self.asked) == 1 else 200, {"ok": len(self.asked) > 1})
 
     def do_POST(self) -> None:
         self.asked.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-        self.tell(200, ANSWER)
+        self.respond(200, ANSWER)
 
-    def tell(self, status: int, body: Any) -> None:
+    def respond(self, status: int, body: Any) -> None:
         raw = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(raw)))
@@ -117,7 +117,7 @@ def test_a_demo_that_has_no_api_says_why_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_an_api_that_breaks_off_is_reported(tmp_path: Path, api: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Api, "do_POST", lambda self: self.tell(500, {"detail": "a fault"}))
+    monkeypatch.setattr(Api, "do_POST", lambda self: self.respond(500, {"detail": "a fault"}))
     asked = ask(project(tmp_path / "demo", api), tmp_path / "demo", {}, None)
     assert asked.problem is not None
     assert "500" in asked.problem

@@ -130,9 +130,9 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
 
 
 def replaced(path: Path) -> None:
-    aside = path.with_suffix(".copy")
-    aside.write_bytes(path.read_bytes())
-    aside.replace(path)
+    partial = path.with_suffix(".copy")
+    partial.write_bytes(path.read_bytes())
+    partial.replace(path)
 
 
 @pytest.mark.parametrize(("change", "text"), [(Path.unlink, "is no longer there"), (replaced, "was replaced")])

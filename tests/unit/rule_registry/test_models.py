@@ -142,16 +142,16 @@ def test_a_model_without_an_end_is_refused_and_the_last_good_set_judges_on(harne
 
 
 def test_files_that_people_name_have_their_models_beside_them(harness: Harness, tmp_path: Path) -> None:
-    aside = tmp_path / "aside"
-    aside.mkdir()
-    (aside / "m.onnx").write_bytes(onnx_of(1))
-    write(aside)
-    (rule,) = read_rules(aside / "scored.yaml", Known(harness.streams))
+    author_folder = tmp_path / "author"
+    author_folder.mkdir()
+    (author_folder / "m.onnx").write_bytes(onnx_of(1))
+    write(author_folder)
+    (rule,) = read_rules(author_folder / "scored.yaml", Known(harness.streams))
     assert rule.display_json()["model_data"] == f"{len(onnx_of(1)):,} bytes"
     folder = RuleFolder(harness.folder, (), Known(harness.streams))
     with pytest.raises(RefusedError, match=r"found no file m\.onnx"):
-        folder.publish(aside / "scored.yaml")
+        folder.publish(author_folder / "scored.yaml")
     (harness.folder / "m.onnx").write_bytes(onnx_of(1))
-    published = folder.publish(aside / "scored.yaml")
+    published = folder.publish(author_folder / "scored.yaml")
     assert [each.change for each in published.rules] == ["published"]
     assert folder.set_status("scored", "paused").rule.status == "paused"

@@ -195,11 +195,11 @@ def test_a_command_finds_them_where_they_are(harness: Harness) -> None:
     known = Known(harness.streams, figures=harness.figures)
     (rule,) = read_rules(harness.folder, known)
     assert rule.remark() == "spent is version 1 of the shared figure account_spent."
-    aside = harness.folder.parent / "aside"
-    aside.mkdir()
-    (aside / "new.yaml").write_text(RULE.format(version=1, status="active", figure="{figure: acount_spent}"))
+    author_folder = harness.folder.parent / "author"
+    author_folder.mkdir()
+    (author_folder / "new.yaml").write_text(RULE.format(version=1, status="active", figure="{figure: acount_spent}"))
     with pytest.raises(RefusedError, match=r"did you mean account_spent\?"):
-        RuleFolder(harness.folder, (), known).publish(aside / "new.yaml")
+        RuleFolder(harness.folder, (), known).publish(author_folder / "new.yaml")
 
 
 def test_the_api_finds_them_where_they_are(harness: Harness) -> None:

@@ -32,7 +32,7 @@ def alerted_ids(rule: dict[str, Any], records: list[dict[str, Any]], batches: in
 
 
 @pytest.mark.parametrize("batches", [1, 2, 4])
-def test_an_order_that_nobody_pays(batches: int) -> None:
+def test_an_unpaid_order(batches: int) -> None:
     (alert,) = alerts(UNPAID, scene("o0 x3 x15 x15.001"), batches)
     assert (alert["record_id"], alert["key"], alert["value"]) == ("n0", {"card": "c1"}, None)
     assert alert["evidence"] == {

@@ -206,7 +206,7 @@ session.serve(sys.stdin.buffer, sys.stdout.buffer, session.Board(session.mmap.mm
 """
 
 
-def test_one_that_nobody_asks_ends_by_itself() -> None:
+def test_an_idle_model_process_ends_by_itself() -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", IDLE], stdin=pipe, stdout=pipe) as process:
         assert process.stdin is not None

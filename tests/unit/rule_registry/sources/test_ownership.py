@@ -46,9 +46,9 @@ class Team:
 
     def write(self, who: str, name: str, text: str) -> None:
         path = self.folder / name
-        aside = path.with_name(".aside")
-        aside.write_text(text)
-        aside.replace(path)
+        partial = path.with_name(".new")
+        partial.write_text(text)
+        partial.replace(path)
         self.owners[path] = who
 
     def approve(self, who: str, name: str) -> None:

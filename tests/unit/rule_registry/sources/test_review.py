@@ -74,7 +74,7 @@ def test_an_approval_may_come_first(board: Board, pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("who", ["alice", "Alice", "ALICE", "aIice", "a1ice", "alLce"])
-def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) -> None:
+def test_no_author_approves_his_own_version(board: Board, pipeline: Pipeline, who: str) -> None:
     board.post("rule/large/1", rule(), "alice")
     with pytest.raises(PermanentError, match="expected another one's approval"):
         publisher_of(board).approve("large", who)
@@ -137,9 +137,7 @@ def test_a_name_outside_the_alphabet_is_refused_wherever_it_stands(
 
 
 @pytest.mark.parametrize("who", ["alice\ufe0f", "\u0430lice"])
-def test_an_author_whom_a_log_has_under_such_a_name_is_nobody_s_other(
-    board: Board, pipeline: Pipeline, who: str
-) -> None:
+def test_an_author_logged_under_such_a_name_is_no_second_person(board: Board, pipeline: Pipeline, who: str) -> None:
     """A log from elsewhere, or of a time that took any name."""
     board.post("rule/large/1", rule(), "carol")
     pipeline.start()
@@ -154,7 +152,7 @@ def test_an_author_whom_a_log_has_under_such_a_name_is_nobody_s_other(
     assert all(LOOK_ALIKE[who] in str(each.text) and "another version" in str(each.text) for each in events)
 
 
-def test_an_author_that_cannot_be_read_is_not_nobody(board: Board, pipeline: Pipeline) -> None:
+def test_an_unreadable_author_is_still_an_author(board: Board, pipeline: Pipeline) -> None:
     pipeline.start()
     board.post("rule/large/1", rule(), "alice")
     last = board.messages[-1]
@@ -244,7 +242,7 @@ def test_who_published_has_to_be_stated(board: Board, pipeline: Pipeline) -> Non
     assert event_values(pipeline.look()) == [PUBLISHED]
 
 
-def test_what_is_in_force_may_be_paused_by_anybody_and_a_draft_needs_nobody(board: Board, pipeline: Pipeline) -> None:
+def test_anybody_may_pause_a_version_in_force_and_a_draft_needs_no_approval(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule(), "alice")
     approve(board, "bob")
     pipeline.start()
@@ -347,7 +345,7 @@ def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board,
         publisher.publish(file)
 
 
-def test_what_nobody_approved_of_becomes_active_by_two(board: Board, pipeline: Pipeline) -> None:
+def test_an_unapproved_version_needs_two_people_to_become_active(board: Board, pipeline: Pipeline) -> None:
     """A shadow of before a review was required: one person alone does not make it active, with whatever scopes."""
     before = Pipeline(board, pipeline.folder)
     before.start()

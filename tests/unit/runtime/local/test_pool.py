@@ -263,7 +263,7 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path) -> None:
         run_with(tmp_path, Trouble(die))
 
 
-def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: Path) -> None:
+def test_a_process_killed_while_idle_ends_the_run(tmp_path: Path) -> None:
     stages = [Stage("read", read, by_shard=False), Stage("pass", passing)]
     with Pool(stages, 2, tmp_path) as pool:
         outcomes = pool.run(numbered())
@@ -333,7 +333,7 @@ def test_a_stop_ends_a_run_in_the_midst(tmp_path: Path) -> None:
         found.extend(pool.run(batches()))
 
 
-def test_an_exception_where_batches_come_from_or_go_to_leaves_nobody(tmp_path: Path) -> None:
+def test_an_exception_of_the_input_or_output_leaves_no_process(tmp_path: Path) -> None:
     def batches() -> Iterator[Dealt]:
         yield dealt([[1]])
         raise LookupError("from")
@@ -353,9 +353,7 @@ def test_a_reader_that_stops_early_leaves_no_process(tmp_path: Path) -> None:
         next(pool.run(numbered()))
 
 
-def test_an_interrupt_while_processes_are_started_leaves_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_processes_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def worker(stages: Sequence[Stage], number: int, count: int, folder: Path) -> Worker:
         if number == 1:
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # it waits until this thread lets it in

@@ -88,9 +88,9 @@ def test_a_log_of_another_pipeline_life_is_renamed_and_reported(tmp_path: Path) 
     with capture_logs() as logged:
         checkpoint, path = held(tmp_path, "one")
     assert LogFile(path).open() == [STARTED]
-    (aside,) = path.parent.glob("shop.jsonl.before-*")
-    assert aside.read_bytes() == other
-    assert [each["aside"] for each in logged if each["log_level"] == "warning"] == [str(aside)]
+    (moved,) = path.parent.glob("shop.jsonl.before-*")
+    assert moved.read_bytes() == other
+    assert [each["aside"] for each in logged if each["log_level"] == "warning"] == [str(moved)]
     checkpoint.release()
 
 

@@ -47,7 +47,7 @@ def test_a_right_key_decides(api: Served) -> None:
         "X-Forwarded-For: 127.0.0.1",
     ],
 )
-def test_nobody_gets_in_without_a_credential(api: Served, header: str | None) -> None:
+def test_no_access_without_a_credential(api: Served, header: str | None) -> None:
     before = len(api.seen.asked)
     answer = api.ask("GET", "/v1/alerts", None, b"", *([] if header is None else [header]))
     assert answer.status in {401, 429}

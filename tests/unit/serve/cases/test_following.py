@@ -99,7 +99,7 @@ def test_a_checkpoint_that_was_begun_anew_is_followed_from_its_start(tmp_path: P
     follow(tmp_path, lambda desk: counted(desk) == 4)
 
 
-def test_a_snooze_that_is_over_ends_without_anybody_asking(tmp_path: Path) -> None:
+def test_a_snooze_ends_by_itself(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x1"))
 
     def snooze(desk: Desk) -> None:
@@ -144,7 +144,7 @@ def gone(folder: Path, *numbers: int) -> None:
         batch_path(folder / "feed", number).unlink()
 
 
-def test_alerts_that_came_while_nobody_followed_open_their_cases(tmp_path: Path) -> None:
+def test_alerts_that_came_while_no_follower_ran_open_their_cases(tmp_path: Path) -> None:
     given: list[tuple[dict[str, Any], ...]] = [
         (alert("x0"),),
         (alert("x1", account="a1"), decision("r-x1", "block")),

@@ -55,7 +55,7 @@ def test_a_shared_card_is_one_step_and_who_shares_it_two(desk: Desk) -> None:
     assert C not in steps_by_entity(walked(desk.cases.file, A, 3))
 
 
-def test_an_entity_that_nobody_knows_stands_alone(desk: Desk) -> None:
+def test_an_unknown_entity_stands_alone(desk: Desk) -> None:
     graph = walked(desk.cases.file, ("account_id", "nobody"), 3)
     assert [(each.entity, each.cases, each.more) for each in graph.entities] == [(("account_id", "nobody"), 0, 0)]
     assert graph.links == []

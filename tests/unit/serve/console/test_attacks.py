@@ -15,7 +15,7 @@ from .kit import HERE, HOST, PASSWORD, room
 MINUTE_MS = 60_000
 
 
-def test_nobody_sees_a_page_without_a_session(tmp_path: Path) -> None:
+def test_no_page_without_a_session(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         seat = at.seat()
         for path in ("/", "/audit", "/people", "/profile", "/events", "/nothing", "/decisions/x"):
@@ -50,7 +50,7 @@ def test_an_id_that_was_there_before_the_log_in_is_worth_nothing(tmp_path: Path)
         assert at.seat(cookies={"crossline": first}).get("/profile").status_code == 303  # its id ended with the new one
 
 
-def test_the_cookie_goes_to_nobody_else(tmp_path: Path) -> None:
+def test_the_cookie_goes_to_no_other_site(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         seat = at.seated("ines.vale")
         line = next(each for each in seat.set_cookies if each.startswith("crossline="))
@@ -91,7 +91,7 @@ def test_a_form_of_another_session_does_nothing(tmp_path: Path) -> None:
         {},
     ],
 )
-def test_a_page_of_another_origin_acts_for_nobody(tmp_path: Path, sent: dict[str, str]) -> None:
+def test_a_page_of_another_origin_has_no_effect(tmp_path: Path, sent: dict[str, str]) -> None:
     """Also where it has the token: it may have been shown on a screen."""
     with room(tmp_path) as at:
         seat = at.seated("olga.ops", "operator")
@@ -213,7 +213,7 @@ def test_a_name_that_is_nobodys_is_answered_as_any_other_and_is_not_logged(tmp_p
         "",
     ],
 )
-def test_nobody_is_sent_elsewhere_after_the_log_in(tmp_path: Path, evil: str) -> None:
+def test_no_redirect_to_another_site_after_the_log_in(tmp_path: Path, evil: str) -> None:
     with room(tmp_path) as at:
         at.user("ines.vale")
         seat = at.seat()

@@ -134,7 +134,7 @@ def test_where_a_rule_could_not_be_judged_the_graver_of_two_words_is_answered() 
     with_harness(work)
 
 
-def test_an_answer_of_which_nobody_knows_whether_it_was_kept_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_of_unknown_state_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger's server was lost during a commit and is away for a while: no caller gets "not kept" as an answer."""
     monkeypatch.setattr(service, "LATE_PAUSE_S", 0.001)
 

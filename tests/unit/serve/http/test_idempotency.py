@@ -123,7 +123,7 @@ def test_of_two_at_once_one_is_done(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_write_that_nobody_answered_is_done_again(tmp_path: Path) -> None:
+def test_a_write_without_an_answer_is_retried(tmp_path: Path) -> None:
     now = [NOW_MS]
     clocks = (lambda: now[0], lambda: now[0] / 1_000)
     first = ResponseStore(tmp_path / "a.db", *clocks)

@@ -125,7 +125,7 @@ def test_a_slot_that_was_given_again_does_not_keep_old_claims(opened: Open) -> N
     assert outcomes(third, asked("t2")) == ["fresh"]
 
 
-def test_a_claim_that_nobody_answers_grows_old(opened: Open, clock: Clock) -> None:
+def test_a_claim_without_an_answer_expires(opened: Open, clock: Clock) -> None:
     ledger = opened(claim_ms_max=1_000)
     outcomes(ledger, asked("t1"))
     clock.now_ms += 999

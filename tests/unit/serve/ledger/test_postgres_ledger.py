@@ -99,7 +99,7 @@ def test_the_claim_of_one_that_ended_is_taken_over(opened: Open) -> None:
     assert outcomes(third, asked("t2")) == ["fresh"], "its slot has it, and another process"
 
 
-def test_a_claim_that_nobody_answers_grows_old_and_the_first_answer_is_the_answer(opened: Open, clock: Clock) -> None:
+def test_a_claim_without_an_answer_expires_and_the_first_answer_holds(opened: Open, clock: Clock) -> None:
     slow, quick = opened(claim_ms_max=1_000), opened(claim_ms_max=1_000)
     outcomes(slow, asked("t1"))
     clock.now_ms += 999

@@ -69,7 +69,7 @@ def test_a_claim_whose_acknowledgement_was_lost_is_the_callers(
     assert outcomes(far, asked("t1")) == ["pending"]
 
 
-def test_where_nobody_can_say_it_is_reported_so_and_found_out_later(
+def test_an_unknown_outcome_is_reported_and_resolved_later(
     far: PostgresLedger, line: Line, place: DatabaseAddress
 ) -> None:
     outcomes(far, asked("t1"))

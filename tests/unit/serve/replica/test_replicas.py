@@ -249,7 +249,7 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
     run(pipeline, play)
 
 
-def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
+def test_without_a_replica_no_request_waits_for_long(pipeline: Pipeline) -> None:
     """The first one waits for a while, and who comes later, since there was none for so long, not at all."""
 
     async def play(replicas: Replicas) -> None:
@@ -280,7 +280,7 @@ def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
     run(pipeline, play)
 
 
-def test_records_that_find_no_room_are_reported_and_nobody_judges_without_them(pipeline: Pipeline) -> None:
+def test_records_without_room_are_reported_and_no_fork_judges_without_them(pipeline: Pipeline) -> None:
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
 

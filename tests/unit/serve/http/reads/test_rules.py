@@ -49,9 +49,9 @@ def test_the_server_says_how_it_is(tmp_path: Path) -> None:
         return Readiness(ok=False, details={"behind_ms": 2_400})
 
     with served(example(), tmp_path / "serve", ready=behind) as client:
-        nobody = {"x-who": "nobody"}
-        assert client.get("/healthz", headers=nobody).json() == {"ok": True}
-        ready = client.get("/readyz", headers=nobody)
+        anonymous = {"x-who": "nobody"}
+        assert client.get("/healthz", headers=anonymous).json() == {"ok": True}
+        ready = client.get("/readyz", headers=anonymous)
         assert (ready.status_code, ready.json()) == (503, {"ok": False, "behind_ms": 2_400})
         body = client.get("/v1/version").json()
         assert (body["pipeline"], body["api"], body["policy_version"]) == ("payments", "v1", 1)
