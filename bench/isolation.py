@@ -3,7 +3,7 @@
 One pipeline with rules R5, from Kafka to a consumer that has read the alert, as in ``bench.latency``. Three phases take
 turns: the load alone; the load and a storm, in which one account sends ``--storm`` records per second; the load and as
 many more records of all accounts. The load is the same open loop in all phases. Only alerts at its records of other
-accounts count. The cost of a storm, beyond that of any records, is the difference of the second and the third phase.
+accounts count. The cost of a storm, beyond that of any records, is the second phase against the third.
 """
 
 from __future__ import annotations
