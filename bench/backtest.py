@@ -141,8 +141,8 @@ def main() -> None:
     parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--forms", default="json", help=f"out of {', '.join(SUFFIXES)}, separated by commas")
-    parser.add_argument("--spark", action="store_true", help="in Spark as well")
+    parser.add_argument("--forms", default="json", help=f"formats of {', '.join(SUFFIXES)}, separated by commas")
+    parser.add_argument("--spark", action="store_true", help="run the backtest in Spark too")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one run")
     options = parser.parse_args()
     records = options.records // 10 if options.quick else options.records

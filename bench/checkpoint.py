@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=2000)
     parser.add_argument("--trigger", default="1s")
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--quick", action="store_true", help="20 seconds")
+    parser.add_argument("--quick", action="store_true", help="run for 20 seconds")
     options = parser.parse_args()
     seconds = 20 if options.quick else options.seconds
     records = options.rate * (seconds + WARM_BATCHES)

@@ -200,8 +200,10 @@ def main() -> None:
     """The command line."""
     parser = parser_of(__doc__, alerts=100_000, rounds=200)
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--page", default="", help="only pages whose name begins so")
-    parser.add_argument("--judged", action="store_true", help="what is read from the source, not the pages")
+    parser.add_argument("--page", default="", help="only pages whose names begin with this")
+    parser.add_argument(
+        "--judged", action="store_true", help="measure the parts that read from the source, not the pages"
+    )
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     wanted = Wanted(given.rounds, judged if given.judged else addresses, given.page)

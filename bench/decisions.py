@@ -237,11 +237,11 @@ def middle(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", default="crossline,redis,redis-inline,nothing")
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="out of all")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="scenarios to run, separated by commas")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warm-s", type=float, default=15)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of 10 s after 3")
+    parser.add_argument("--quick", action="store_true", help="one round of 10 s after a warm-up of 3 s")
     options = parser.parse_args()
     seconds, warm_s, rounds = (10.0, 3.0, 1) if options.quick else (options.seconds, options.warm_s, options.rounds)
     systems, names = options.systems.split(","), options.scenarios.split(",")

@@ -60,7 +60,7 @@ class Running:
         return used
 
     def begin_beside(self, seconds: float) -> None:
-        """Let records come from elsewhere, where the scenario has that."""
+        """Start the records from elsewhere, if the scenario has them."""
         if self.beside is not None:
             self.beside(seconds)
 

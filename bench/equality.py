@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--direct", action="store_true", help="without Spark")
+    parser.add_argument("--direct", action="store_true", help="run without Spark")
     options = parser.parse_args()
     workload = TxWorkload(seed=options.seed)
     cuts = range(0, options.records, LINES_BATCH)

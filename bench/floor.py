@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=300)
     parser.add_argument("--sets", default="R1,R5")
     parser.add_argument("--source", choices=("files", "kafka"), default="kafka")
-    parser.add_argument("--quick", action="store_true", help="60 batches")
+    parser.add_argument("--quick", action="store_true", help="run 60 batches")
     options = parser.parse_args()
     batches = 60 if options.quick else options.batches
     report = Report("floor", f"The floor of a batch of {options.records_per_batch} records from {options.source}")

@@ -141,14 +141,14 @@ def _accounts(phase: Phase) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=int, default=2_000, help="records a second of the load")
-    parser.add_argument("--storm", type=int, default=4_000, help="records a second of the one account")
-    parser.add_argument("--seconds", type=float, default=60, help="measured in each phase")
+    parser.add_argument("--rate", type=int, default=2_000, help="records per second of the load")
+    parser.add_argument("--storm", type=int, default=4_000, help="records per second of the one account")
+    parser.add_argument("--seconds", type=float, default=60, help="measured seconds of each phase")
     parser.add_argument(
-        "--warm-s", type=float, default=60, help="before the first phase; a third of it before the others"
+        "--warm-s", type=float, default=60, help="warm-up before the first phase; a third of it before the others"
     )
-    parser.add_argument("--rounds", type=int, default=2, help="how often the three phases come in turn")
-    parser.add_argument("--quick", action="store_true", help="one round of 20 s after 20")
+    parser.add_argument("--rounds", type=int, default=2, help="repetitions of the three phases")
+    parser.add_argument("--quick", action="store_true", help="one round of 20 s after a warm-up of 20 s")
     options = parser.parse_args()
     seconds, warm_s, rounds = (20.0, 20.0, 1) if options.quick else (options.seconds, options.warm_s, options.rounds)
     report = Report(

@@ -62,11 +62,9 @@ def last_half_rate(run: Run) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", default="1000,10000,100000,1000000,10000000")
-    parser.add_argument(
-        "--records", type=int, default=10_000_000, help="a run; no fewer than the keys, to meet them all"
-    )
+    parser.add_argument("--records", type=int, default=10_000_000, help="records per run; at least as many as keys")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="1,000 to 1,000,000 keys, 1,000,000 records")
+    parser.add_argument("--quick", action="store_true", help="1,000 to 1,000,000 keys and 1,000,000 records")
     options = parser.parse_args()
     records = 1_000_000 if options.quick else options.records
     counts = [keys for keys in map(int, options.keys.split(",")) if keys <= records]

@@ -76,7 +76,7 @@ def place_in(server: LocalPostgres) -> DatabaseAddress:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2_000, help="ids of each group size, ledger and round")
+    parser.add_argument("--count", type=int, default=2_000, help="ids per group size, ledger and round")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     count = 200 if options.quick else options.count

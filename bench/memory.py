@@ -97,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--sets", default="R1,R5")
-    parser.add_argument("--quick", action="store_true", help="600,000 records")
+    parser.add_argument("--quick", action="store_true", help="judge 600,000 records")
     parser.add_argument("--hold", nargs=2, metavar=("SET", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     records = 600_000 if options.quick else options.records

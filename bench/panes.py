@@ -145,10 +145,12 @@ def run(case: Case) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose name contains one of these")
-    parser.add_argument("--months", action="store_true", help="a month of a million keys: memory")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many events")
-    parser.add_argument("--touch", type=int, default=1024, metavar="MIB", help="memory to touch first (default 1024)")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose names contain one of these")
+    parser.add_argument("--months", action="store_true", help="measure the memory of a million keys over a month")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of events")
+    parser.add_argument(
+        "--touch", type=int, default=1024, metavar="MIB", help="memory to write to first (default 1024)"
+    )
     given = parser.parse_args()
     warm()
     touch(given.touch << 20)

@@ -119,8 +119,8 @@ def measured(run: Run) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only runs whose name contains one of these")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many records")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only runs whose names contain one of these")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of records")
     given = parser.parse_args()
     print(
         f"{'run':24} {'M records/s':>11} {'ns':>6} {'best':>6} {'hits':>8} {'records':>9} {'B/record':>8} {'B/key':>6}"

@@ -110,12 +110,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--records", type=int, help="stop after so many")
+    parser.add_argument("--records", type=int, help="stop after this number of records")
     parser.add_argument("--serve", action="store_true", help="run until SIGTERM")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
-    parser.add_argument("--no-homes", action="store_true", help="shards go to whichever executor is free, to compare")
+    parser.add_argument("--no-homes", action="store_true", help="without shard placement, for comparison")
     options = parser.parse_args()
     if options.no_homes:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]

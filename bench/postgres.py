@@ -62,9 +62,9 @@ def main() -> None:
     """Fill the server, query it, and print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--alerts", type=float, default=10.0, help="millions of alerts")
-    parser.add_argument("--batch", type=int, default=20_000, help="alerts of one delivery")
-    parser.add_argument("--quick", action="store_true", help="a fiftieth of a million")
-    parser.add_argument("--plans", action="store_true", help="print the plan of each question")
+    parser.add_argument("--batch", type=int, default=20_000, help="alerts per delivery")
+    parser.add_argument("--quick", action="store_true", help="20,000 alerts")
+    parser.add_argument("--plans", action="store_true", help="print the plan of each query")
     options = parser.parse_args()
     total = 20_000 if options.quick else int(options.alerts * 1_000_000)
     report = Report("postgres", f"PostgreSQL: a sink fills it with {total:,} alerts, and questions to it")

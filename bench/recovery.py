@@ -114,10 +114,10 @@ def measure(rules: Rules, records: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000, help="judged and held before the kill")
-    parser.add_argument("--sets", default="R1", help=f"out of {', '.join(SETS)}")
+    parser.add_argument("--records", type=int, default=10_000_000, help="records judged and retained before the kill")
+    parser.add_argument("--sets", default="R1", help=f"rule sets of {', '.join(SETS)}")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="1,000,000 records, one run")
+    parser.add_argument("--quick", action="store_true", help="one run of 1,000,000 records")
     options = parser.parse_args()
     report = Report("recovery", "From the start after SIGKILL to the end of the first batch, 2 cores")
     for name in options.sets.split(","):

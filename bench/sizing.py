@@ -154,7 +154,9 @@ def measure(report: Report, name: str, shards: int, batch: int, records: int) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
-    parser.add_argument("--records", type=int, default=1_000_000, help="of every row; small batches have a tenth")
+    parser.add_argument(
+        "--records", type=int, default=1_000_000, help="records of every row; small batches have a tenth"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     options = parser.parse_args()
     report = Report("sizing", "What a record, a shard and a batch cost; one process, processor time")

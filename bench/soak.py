@@ -181,12 +181,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--starts", type=int, default=20)
-    parser.add_argument("--minutes", type=float, default=0, help="instead of a number of batches")
+    parser.add_argument("--minutes", type=float, default=0, help="duration, instead of a number of batches")
     parser.add_argument("--mixed", action="store_true", help="rules of all types and a policy, instead of R5")
     parser.add_argument("--trigger", default="0s", help="time between batches")
-    parser.add_argument("--records", type=int, default=200, help="of a batch")
-    parser.add_argument("--every", type=int, default=0, help="batches between two samples; by default, 40 samples")
-    parser.add_argument("--quick", action="store_true", help="300 batches, 6 starts")
+    parser.add_argument("--records", type=int, default=200, help="records per batch")
+    parser.add_argument(
+        "--every", type=int, default=0, help="batches between two samples; by default there are 40 samples"
+    )
+    parser.add_argument("--quick", action="store_true", help="run 300 batches with 6 starts")
     options = parser.parse_args()
     if options.quick:
         options.batches, options.starts = 300, 6

@@ -200,9 +200,11 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default=";".join(TARGETS_S), help="out of them, with ; between")
-    parser.add_argument("--cold", action="store_true", help="the demo too, from no compiled kernel: some minutes")
-    parser.add_argument("--quick", action="store_true", help="two rounds")
+    parser.add_argument("--only", default=";".join(TARGETS_S), help="commands to measure, separated by ;")
+    parser.add_argument(
+        "--cold", action="store_true", help="measure the demo without compiled kernels too; it takes some minutes"
+    )
+    parser.add_argument("--quick", action="store_true", help="run two rounds")
     given = parser.parse_args()
     names = given.only.split(";")
     if unknown := [name for name in names if name not in TARGETS_S]:

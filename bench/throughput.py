@@ -32,7 +32,7 @@ def measure(name: str, records: int) -> Run:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", default=",".join(RECORDS), help="rule sets, separated by commas")
-    parser.add_argument("--records", type=int, help="of every set; by default 2,000,000, fewer for the large sets")
+    parser.add_argument("--records", type=int, help="records per set; by default 2,000,000, fewer for the large sets")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one run")
     options = parser.parse_args()

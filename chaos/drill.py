@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Passed:
-    """A fault that was struck: when, in seconds of the drill, what was done, the lag at most, until when it lasted."""
+    """A fault that was injected: its time in seconds of the drill, what was done, the highest lag, its end."""
 
     fault: Fault
     began_s: float
@@ -74,7 +74,7 @@ class Passed:
 
 @dataclass(slots=True)
 class Outcome:
-    """All that a drill found."""
+    """The results of a drill."""
 
     plan: Plan
     passed: list[Passed]
@@ -95,7 +95,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Nothing lost, nothing twice, and every fault got over."""
+        """Whether nothing was lost or came twice, and the pipeline recovered from every fault."""
         over = all(each.over_s is not None for each in self.passed)
         return over and not self.faults_of_drill and all(each.good for each in self.findings)
 
@@ -200,7 +200,7 @@ class Run:
     seconds: float = 0.0
 
     def await_start(self) -> None:
-        """Until the first batch is committed, and what had come meanwhile."""
+        """Wait until the first batch and all records that came meanwhile are committed."""
         deadline_s = time.monotonic() + START_S_MAX
         while self.pipeline.done() <= 0:
             if time.monotonic() > deadline_s or len(self.pipeline.starts) > STARTS_MAX:
@@ -213,7 +213,7 @@ class Run:
         time.sleep(self.plan.warm_s)
 
     def calibrate(self) -> Peak | None:
-        """Find the rate to drill at, where it is a share of what can be sustained."""
+        """Find the rate of the drill, if it is a share of the sustainable rate."""
         if self.plan.of_peak is None:
             return None
         say("measuring what is sustained")
@@ -228,7 +228,7 @@ class Run:
         return peak
 
     def faults(self) -> list[Passed]:
-        """Strike all of them; what came of each."""
+        """Inject all of them; returns the result of each."""
         passed: list[Passed] = []
         if self.api is not None:
             self.api.ask()
@@ -243,7 +243,7 @@ class Run:
         return passed
 
     def end(self) -> None:
-        """No more records, and all of them at all sinks."""
+        """Stop the load, and wait until all records are at all sinks."""
         self.seconds = self.watching.now_s()
         if self.api is not None:
             self.api.stop_asking()

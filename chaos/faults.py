@@ -51,7 +51,7 @@ class Fault:
 
 
 def possible(*, executors: bool, store: bool, registry: bool, api: bool) -> list[str]:
-    """The kinds that there is something to strike for."""
+    """The kinds of faults that have a target in this drill."""
     there = {"executor": executors, "store": store, "registry": registry}
     return [kind for kind in KINDS if there.get(kind.rpartition("-")[2], True) and (api or kind not in OF_THE_API)]
 

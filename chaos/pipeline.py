@@ -119,7 +119,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What may be chosen of the pipeline."""
+    """The variable settings of the pipeline."""
 
     master: str = "local[2]"
     trigger: str = "0s"

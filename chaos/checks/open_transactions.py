@@ -76,7 +76,7 @@ def hanging(brokers: str, topics: Sequence[str]) -> list[Hanging]:
 
 
 class Talk:
-    """A connection to the broker, which asks nobody who is there."""
+    """A connection to the broker, without authentication."""
 
     def __init__(self, brokers: str) -> None:
         host, _, port = brokers.rpartition(":")

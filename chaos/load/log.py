@@ -38,7 +38,7 @@ class Log:
     _reasons: list[str | None] = field(default_factory=lambda: [None])
 
     def add(self, sent: Sent) -> None:
-        """Note the next one."""
+        """Add the next record."""
         if sent.number != len(self):
             raise ValueError(f"record {sent.number} was to be number {len(self)}")
         if sent.poison not in self._reasons:
@@ -75,5 +75,5 @@ def record_of(name: str) -> int:
 
 
 def digest_of(value: bytes | None) -> int:
-    """A number by which a value is known again."""
+    """A digest of a value."""
     return xxhash.xxh3_64_intdigest(value or b"")

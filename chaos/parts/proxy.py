@@ -75,7 +75,7 @@ class Proxy:
         self._loop.run(self._hold())
 
     def heal(self) -> None:
-        """As if nothing had been."""
+        """Accept and forward connections again."""
         self._loop.run(self._heal())
 
     async def _listen(self) -> None:

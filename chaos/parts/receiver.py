@@ -59,7 +59,7 @@ def receiving() -> Iterator[Receiver]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            """Connections that end in the midst are what is drilled."""
+            """Broken connections are a part of the drill, and no error."""
 
     server = Server((HOST, 0), Handler)
     server.daemon_threads = True

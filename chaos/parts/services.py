@@ -27,7 +27,7 @@ PREFIX = "drill"  # of the checkpoint on the object store
 
 
 class Service(Protocol):
-    """What can be killed and started again on the same address."""
+    """A server that can be killed and started again at the same address."""
 
     @property
     def pid(self) -> int | None:
@@ -90,7 +90,7 @@ class Services:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the pipeline needs to know besides its file."""
+        """The environment variables of the pipeline."""
         known = self.store.environment if self.store is not None else {}
         return {name: value for name, value in known.items() if name != "AWS_ENDPOINT_URL"}  # that is past the proxy
 

@@ -76,7 +76,7 @@ class Supervised:
     _note: tuple[str, bytes] = ("", b"")
 
     def start(self) -> None:
-        """Begin to run it."""
+        """Start it."""
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
         self._thread.start()
 

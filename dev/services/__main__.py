@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     """Do what ``arguments`` say; the exit code."""
     parser = argparse.ArgumentParser(prog="services", description=__doc__)
     parser.add_argument("command", nargs="?", default="start", choices=["start", "stop", "status", "clear"])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of servers; by default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of servers; by default all")
     given = parser.parse_args(arguments)
     try:
         group = ServerGroup(services_folder(), os.environ)
