@@ -45,7 +45,7 @@ def fates(rules: list[Body], times: list[tuple[str, int, int]]) -> tuple[list[tu
     for batches in ([(0, len(made))], [(at, at + 1) for at in range(len(made))]):
         path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), 2)
         run(path, Shape(2, batches, [(at, at % 2) for at in range(len(batches))]), made, ["log"] * len(made))
-        alerts, duplicates, late = path.fates()
+        alerts, duplicates, late = path.outcome()
         twin = naive_detect(rules, made, lists=LISTS)
         found = sorted((each[0], each[2]) for each in alerts), duplicates, late
         assert found == (sorted((hit.rule_id, hit.record_id) for hit in twin.hits), twin.duplicates, twin.late)
