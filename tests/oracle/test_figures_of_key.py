@@ -59,7 +59,7 @@ def twin(bodies: list[Body], made: Sequence[Record], field: str, value: Any) -> 
         naive.Record(place, one["_id"], one["_event_ms"], one["_ingest_ms"], naive._with_one_zero(one))
         for place, one in enumerate(made)
     ]
-    asking = naive.Record(len(made), "", now_ms, now_ms, {field: value})
+    asking = naive.Record(len(made), "", now_ms, now_ms, naive._with_one_zero({field: value}))
     for body in bodies:
         rule = read_rule(Entry(body, 0, 2**62), {})
         for name, figure in rule.figures or (("", rule),):
