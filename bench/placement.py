@@ -1,8 +1,8 @@
 """The gain of shard placement on a cluster: ``python -m bench.placement [--records N] [--runs N] [--batches N]``.
 
-R5 over files, on ``local-cluster``: executors that are processes of this machine. In turns with runs without
-placement, whose tasks go to any free executor. Rates are those of this machine, on which all executors share its
-processors; what is read again, and what each executor holds, is what a cluster has.
+R5 over files, on ``local-cluster``: the executors are processes of this machine. Runs with placement and without it
+take turns; without it, the task of a shard goes to any free executor. The rates are those of this machine, whose
+processors all executors share. The amounts read again, and the memory of each executor, are those of a cluster.
 """
 
 from __future__ import annotations

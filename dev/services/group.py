@@ -1,7 +1,7 @@
-"""Several servers at once, each alone: started, looked at and ended by different processes, over one folder.
+"""Several independent servers: different processes start, inspect and stop them, over one folder.
 
-What runs is known by locks that the system takes from a process with its life (see ``guarded``), so nothing that was
-killed at any moment leaves behind what a later start or stop would be misled by.
+Locks say which servers run; the operating system releases a lock when its process ends (see ``supervision``). So a
+process killed at any moment leaves nothing that misleads a later start or stop.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ class ServerGroup:
         entered = server.__enter__()
         try:
             member.prepare(entered)
-            aside = ready.with_suffix(".new")
-            aside.write_text(member.address.format(port=port), encoding="utf-8")
-            aside.replace(ready)
+            partial = ready.with_suffix(".new")
+            partial.write_text(member.address.format(port=port), encoding="utf-8")
+            partial.replace(ready)
         except BaseException as error:
             server.__exit__(type(error), error, error.__traceback__)
             raise
@@ -184,7 +184,7 @@ class ServerGroup:
                     raise UsageError(
                         f"{self.folder} is not empty, and no services made it: name another with {FOLDER_VARIABLE}"
                     )
-                self.folder.chmod(0o711)  # nobody, as whom PostgreSQL runs where we are root, passes through
+                self.folder.chmod(0o711)  # PostgreSQL runs as ``nobody`` under root, and must pass through
                 (self.folder / MARKER).touch()
         except OSError as error:
             raise UsageError(

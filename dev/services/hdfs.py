@@ -1,6 +1,6 @@
-"""A name node and a data node on this machine, for tests that ask for them: Hadoop's own small cluster, on loopback.
+"""A name node and a data node on this machine, for tests that need them: Hadoop's own small cluster, on loopback.
 
-It is one jar of 40 MB, which is fetched when it is first asked for; the rest of Hadoop is what Spark brings.
+It is one jar of 40 MB, fetched at the first use. Spark contains the rest of Hadoop.
 """
 
 from __future__ import annotations

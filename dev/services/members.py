@@ -81,13 +81,13 @@ def _compatible(registry: Any) -> None:
     try:
         connection.request("PUT", f"{address.path}/config", '{"compatibility": "BACKWARD"}', {"Content-Type": _JSON})
         answer = connection.getresponse()
-        said = answer.read()
+        reply = answer.read()
     except (OSError, HTTPException) as error:
         raise SourceError(f"the registry at {registry.url} does not answer: {error}") from error
     finally:
         connection.close()
     if answer.status != HTTPStatus.OK:
-        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {said!r}")
+        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {reply!r}")
 
 
 def _redis(folder: Path, port: int) -> AbstractContextManager[Any]:
@@ -119,11 +119,11 @@ def _environment_file(server: Any) -> None:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    aside.unlink(missing_ok=True)
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+    partial = path.with_name(f"{path.name}.new")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(text)
-    aside.replace(path)
+    partial.replace(path)
 
 
 # No default ports, so that they do not conflict with existing servers; below the range of ephemeral ports.

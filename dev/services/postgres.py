@@ -103,13 +103,13 @@ class LocalPostgres(Server):
         """Start the server on its data and address, and wait until it answers."""
         deadline_s = time.monotonic() + _START_S_MAX
         while True:
-            said = self.log_file.stat().st_size if self.log_file.exists() else 0
+            log_bytes = self.log_file.stat().st_size if self.log_file.exists() else 0
             self._launch()
             if self._answers(deadline_s):
                 return
             code = self.kill()
             # The processes of a killed server take a moment to notice its end.
-            if _STILL not in self._log(said) or time.monotonic() > deadline_s:
+            if _STILL not in self._log(log_bytes) or time.monotonic() > deadline_s:
                 raise SinkError(self._failure(f"PostgreSQL did not come up on port {self.port} (exit code {code})"))
             time.sleep(_LOOK_S)
 

@@ -90,10 +90,12 @@ def _number(folder: Path) -> int:
 def _version(folder: Path) -> int | None:
     """The major version of the programs in ``folder``; None if they do not run here."""
     try:
-        said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+        version_text = subprocess.run(
+            [folder / "postgres", "--version"], capture_output=True, text=True, check=False
+        ).stdout
     except OSError:
         return None
-    match = _VERSION.search(said)
+    match = _VERSION.search(version_text)
     return int(match[1]) if match else None
 
 

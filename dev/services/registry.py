@@ -1,6 +1,6 @@
-"""A real schema registry on this machine: its schemas in a file, on loopback. It needs a Java 21 or 25.
+"""A real schema registry on this machine, on loopback, with its schemas in a file. It needs Java 21 or 25.
 
-`python tools/fetch.py registry` fetches what it is made of (159 MB); tests use a fake of it instead.
+`python tools/fetch.py registry` fetches its files (159 MB). Tests use a fake instead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A real server that speaks as S3 does, for tests and demonstrations: loopback, signed requests.
+"""A real server with the protocol of S3, for tests and demonstrations: loopback, signed requests.
 
-It is S3Proxy over a folder, of which only the jars are fetched that it needs for that (15 MB).
+It is S3Proxy over a folder. Only the jars that it needs for that are fetched (15 MB).
 """
 
 from __future__ import annotations

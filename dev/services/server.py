@@ -72,7 +72,7 @@ class Server:
             self._home = None
 
     def _come_up(self, begin: Callable[[], None], taken: str, *, fixed: bool) -> None:
-        """``begin``, which chooses ports and starts it, again where somebody took one before it was bound.
+        """``begin``, which chooses ports and starts it, again if another process took one before it was bound.
 
         The log then says ``taken``. With ``fixed`` ports it is tried once.
         """

@@ -19,7 +19,7 @@ from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder
 HOST = "127.0.0.1"
 RUNNING = "running"
 _LOOK_S = 0.05
-_LOOKED_AT_S = 5.0  # how long somebody who only looks may have the lock
+_LOOKED_AT_S = 5.0  # how long a process that only reads the state may hold the lock
 # A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends: the reader ends
 # the server ($$) by the signal $1, waits for that, and removes its folder ($0, unless it is to stay). The server takes
 # the shell's place, so we can wait for its end.
@@ -28,8 +28,8 @@ _GUARD = (
     "while [ $n -lt 600 ] && kill -0 $$ 2>/dev/null; do n=$((n+1)); sleep 0.05; done; "
     '[ -z "$0" ] || rm -rf "$0") & shift; exec "$@" 3<&- </dev/null'
 )
-# The standard input is the lock: whoever has it open, the server and all that it forks, holds it. The number is there
-# before the server is, and no process has it while the lock is held but the server.
+# The standard input is the lock: every process that has it open, the server and its forks, holds it. The process id is
+# written before the server starts, and while the lock is held no other process has that id.
 _ALONE = 'echo $$ >&0; exec "$@"'
 
 

@@ -148,7 +148,7 @@ def test_a_topic_that_is_not_there(kafka_broker: LocalBroker, kafka_topic: Calla
     running = watch(kafka_broker, note, topic)
     running.begin(None)
     delete(kafka_broker, topic)
-    running.request()()  # what was read came from it; the next start tells
+    running.request()()  # what was read came from it; the next start shows that
     with pytest.raises(PermanentError, match="is not there"):
         watch(kafka_broker, note, topic).begin({topic: {"0": 0}})
 

@@ -18,7 +18,7 @@ import pytest
 
 from .dying import BATCH, SPARK, die_under_load
 from .feeding import Feed
-from .killing import RULES, SEED, running, stop, until, wait_for_nobody
+from .killing import RULES, SEED, running, stop, until, wait_for_all_to_end
 from .standalone import Standalone
 from .topics import Sent, as_twin, by_account, project_on, send
 
@@ -112,5 +112,5 @@ def test_executors_come_and_go(
             feed.until_done(process)
             until(lambda: len(cluster.executors()) == 1, project, process)
         stop(project, process)
-        wait_for_nobody(process)
+        wait_for_all_to_end(process)
     as_twin(RULES, project, brokers, topics, alerts, log)

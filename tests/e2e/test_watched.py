@@ -41,7 +41,7 @@ POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 5, decision: review}]\n"
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunWatch]:
-    """On any port that is free. Its stream has the clock of the records; it is told a broker's, to have latencies."""
+    """On any free port. Its stream has the clock of the records; the test gives it a broker's, to have latencies."""
     monkeypatch.setattr(watching, "ASK_EVERY_S", 0.05)
     watch = RunWatch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
     yield watch

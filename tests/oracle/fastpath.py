@@ -38,7 +38,7 @@ from crossline.rules.ruleset import RuleSet
 from crossline.runtime.stages.feature_table import feature_table_rows
 
 from .naive import Hit, NaiveResult
-from .rulebook import DEFAULTS, duration_ms
+from .rule_versions import DEFAULTS, duration_ms
 from .strategies import LISTS, STREAM, STREAM_FILE, Body, Record, wire_record
 
 
@@ -182,23 +182,23 @@ class FastPath:
             for meta, arrays in decoded:
                 apply_delta(plans, shard.state, meta, arrays, self.bounds)
 
-    def told(self) -> tuple[list[Any], list[int], list[int]]:
+    def outcome(self) -> tuple[list[Any], list[int], list[int]]:
         """Alerts, and the places of duplicates and of late records, in an order of their own."""
         duplicates, late = (
             sorted(self.positions[p.partition, p.offset] for p in found) for found in (self.duplicates, self.late)
         )
-        return sorted(map(told_by_alert, self.alerts)), duplicates, late
+        return sorted(map(alert_values, self.alerts)), duplicates, late
 
 
-def told_by_twin(result: NaiveResult, records: Sequence[Record]) -> tuple[list[Any], list[int], list[int]]:
+def twin_outcome(result: NaiveResult, records: Sequence[Record]) -> tuple[list[Any], list[int], list[int]]:
     """The same of the twin."""
-    return sorted(told_by_hit(hit, records[hit.position]) for hit in result.hits), result.duplicates, result.late
+    return sorted(hit_values(hit, records[hit.position]) for hit in result.hits), result.duplicates, result.late
 
 
-def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
-    """What an alert must say, in values that sort; numbers as text, which tells 1 from 1.0 and any two floats apart.
+def hit_values(hit: Hit, record: Record) -> tuple[Any, ...]:
+    """The expected values of an alert, sortable; numbers as text, so that 1 and 1.0 and any two floats differ.
 
-    Zero is one number, since the twin cannot tell what an empty sum is a sum of.
+    Zero is one number, since the twin does not know the type of an empty sum.
     """
     return (
         hit.rule_id,
@@ -223,7 +223,7 @@ def _read(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
-def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
+def alert_values(alert: Mapping[str, Any]) -> tuple[Any, ...]:
     """The same of an alert."""
     start, end = alert["window_start"], alert["window_end"]
     evidence = alert["evidence"]

@@ -38,7 +38,7 @@ class LoggedJudge:
 def decided(
     judged: BacktestSpec, folder: Path, shards: int, batch_bytes: int, judge: Callable[[SnapshotSource], Judge]
 ) -> Any:
-    """All decisions of a run, as they are told."""
+    """All decisions of a run, as they are emitted."""
     source = StaticSnapshot(judged.snapshot(judged.rules, shards).to_json())
     found: list[dict[str, Any]] = []
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):

@@ -132,7 +132,7 @@ def with_policy(snapshot: PlanSnapshot, policy: dict[str, Any] | None = None) ->
     return replace(snapshot, deciding=Deciding(made, every=True))
 
 
-def told(decision: Any) -> Any:
+def comparable(decision: Any) -> Any:
     """What has to be the same of two decisions."""
     return (
         None

@@ -75,7 +75,7 @@ CLOSE = st.recursive(
     ),
     max_leaves=6,
 )
-# Every record that these conditions could tell apart.
+# Every record that these conditions can distinguish.
 POOLS: dict[str, list[Any]] = {
     "amount": [None, -1, 0, 1, 2, 3],
     "kind": [None, "", "C", "CSH", "POS", "XCSH"],

@@ -1,4 +1,4 @@
-"""Rules as English, word for word; and every type is said, by its program alone."""
+"""Rules as English, word for word; the program alone explains every type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_is_kept_and_shared() -> None:
     assert retained_by(plan, "large") == []
 
 
-MET = """
+TWO_STREAMS = """
 - rule_id: a.1
   version: 1
   rule_type: threshold
@@ -67,7 +67,7 @@ MET = """
     all: {count: true, group_by: pair, window: 5m}
   when: amount > market and silent > 5 and all > 1
 """
-MET_STREAMS = """
+TWO_STREAMS = """
 schema_version: 1
 streams:
   payments:
@@ -82,8 +82,8 @@ streams:
 
 
 def test_streams_that_meet_are_reported_in_words() -> None:
-    streams = load_streams(MET_STREAMS, "stream.yaml")
-    rules = [each.rule for each in load_rules_text(MET, "rules.yaml", streams)]
+    streams = load_streams(TWO_STREAMS, "stream.yaml")
+    rules = [each.rule for each in load_rules_text(TWO_STREAMS, "rules.yaml", streams)]
     plans = compile_all(RuleSet.from_rules(rules), streams, Defaults())
     sources = sources_of(RuleSet.from_rules(rules), streams)
     body = {

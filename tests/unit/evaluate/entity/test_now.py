@@ -1,4 +1,4 @@
-"""Whose figures are told of a key, and what is said where one cannot be."""
+"""The current figures of a key, and the reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_a_figure_of_another_key_is_reported_of_that_key_and_missing_of_the_rule
     why = Unanswered("two", "spent: of another key, which a record would say")
     assert shown(asked([two], "account", "b")) == [("two", "seen", 1, 1), why]
     assert shown(asked([two], "device", "7")) == [("two", "spent", 4 * 2**62, 4)], "beyond 64 bits"
-    for nobody in ("8", "seven", "07", "1_0", str(2**70)):
-        assert shown(asked([two], "device", nobody)) == [("two", "spent", 0, 0)]
+    for unknown in ("8", "seven", "07", "1_0", str(2**70)):
+        assert shown(asked([two], "device", unknown)) == [("two", "spent", 0, 0)]
 
 
 def test_a_shared_figure_says_which_it_is() -> None:

@@ -139,7 +139,7 @@ def test_an_answer_is_whole_and_its_connection_serves_again(tls: bool) -> None:
     thread.join()
 
 
-def test_a_greeting_that_never_comes_is_nobody() -> None:
+def test_a_missing_tls_greeting_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HttpAddress(f"https://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(UnreachableError):
@@ -164,7 +164,7 @@ def test_a_stop_ends_what_is_waited_for() -> None:
     assert "stopped" in str(raised[0])
 
 
-def test_nobody_there_is_reported_apart_from_who_hangs_up() -> None:
+def test_no_peer_and_a_closed_connection_are_reported_differently() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 

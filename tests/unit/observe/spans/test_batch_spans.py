@@ -35,7 +35,7 @@ QUICK = RetryPolicy(initial_ms=1, max_ms=1)
 
 
 class Shaky(ConsoleSink):
-    """Fails as often as it is told to."""
+    """Fails a given number of times."""
 
     def __init__(self, failures: int = 0) -> None:
         super().__init__()

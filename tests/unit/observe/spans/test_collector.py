@@ -15,7 +15,7 @@ from crossline.observe.spans import exporter
 from crossline.observe.spans.exporter import ReportingExporter
 
 WAIT_S = 120.0
-SPANS: Any = [None]  # nobody here looks at them
+SPANS: Any = [None]  # no test here reads them
 
 
 class Slow(SpanExporter):

@@ -1,4 +1,4 @@
-"""Files of a checkpoint that a run relies on: one line tells a damaged one and what to do; a power cut damages none."""
+"""Files of a checkpoint that a run relies on: one line names a damaged one and what to do; a power cut damages none."""
 
 from __future__ import annotations
 

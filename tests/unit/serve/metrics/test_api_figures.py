@@ -1,4 +1,4 @@
-"""What an API process tells of itself: counted by hand over a small app, and read as Prometheus reads it."""
+"""The metrics of an API process: counted by hand over a small app, and read as Prometheus reads it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_decisions_revisions_and_what_was_degraded(place: list[HttpListener]) ->
         answer(6, "exact", "allow"),
     ):
         figures.before(lambda given, place: passed.append((given.asked.number, place)))(each, None)
-    assert passed == [(number, None) for number in range(1, 7)], "and whoever else is told, is"
+    assert passed == [(number, None) for number in range(1, 7)], "and the other subscriber gets it too"
     revised = Revised("d2", "payments", "t2", "peek", "block", {"decision": "allow"}, 7)
     figures.differed([revised, revised])
     page = scraped(figures, place)

@@ -107,7 +107,7 @@ def rooms(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
 
 
-def test_without_a_run_what_it_would_tell_is_unknown(tmp_path: Path) -> None:
+def test_without_a_run_its_values_are_unknown(tmp_path: Path) -> None:
     with promised(tmp_path) as (room, name):
         at = seat(room, "vera.lux")
         found = text(at.get(f"/health/{name}/pipeline").text)
