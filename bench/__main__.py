@@ -21,8 +21,8 @@ WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "decode", "equality"})
 def main() -> int:
     """Run the programs; 1 where one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="those alone; the same as --only")
-    parser.add_argument("--only", default=",".join(PROGRAMS), help=f"out of {', '.join(PROGRAMS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs to run; the same as --only")
+    parser.add_argument("--only", default=",".join(PROGRAMS), help=f"programs to run, of {', '.join(PROGRAMS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes, where a program has them")
     options = parser.parse_args()
     names = options.names or options.only.split(",")

@@ -1,9 +1,9 @@
-"""A question about the past, from the command to the prompt: ``python -m bench.backtest [--records N] [--spark]``.
+"""The time of a backtest, from the command to the prompt: ``python -m bench.backtest [--records N] [--spark]``.
 
-``crossline backtest`` over the files of workload tx: in processes of this machine, with ``--spark`` in Spark as well.
-Where DuckDB is installed in this environment (``pip install duckdb``), SQL over the same files gives the same figures:
-window functions, no alerts, no state and no order of arrival. ``--forms json,csv,parquet`` compares forms of the same
-records. All take turns; each run is a process of its own.
+Runs ``crossline backtest`` over the files of workload tx, in processes of this machine. ``--spark`` also runs it in
+Spark. If DuckDB is installed in this environment (``pip install duckdb``), SQL over the same files computes the same
+figures: window functions, without alerts, state or order of arrival. ``--forms json,csv,parquet`` compares formats of
+the same records. The variants take turns. Each run is a process of its own.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def main() -> None:
     parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--forms", default="json", help=f"out of {', '.join(SUFFIXES)}, separated by commas")
-    parser.add_argument("--spark", action="store_true", help="in Spark as well")
+    parser.add_argument("--forms", default="json", help=f"formats of {', '.join(SUFFIXES)}, separated by commas")
+    parser.add_argument("--spark", action="store_true", help="run the backtest in Spark too")
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one run")
     options = parser.parse_args()
     records = options.records // 10 if options.quick else options.records

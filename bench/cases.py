@@ -1,7 +1,8 @@
-"""The casework: how fast alerts become cases, and how fast queues, searches and cases are read.
+"""The rate at which alerts become cases, and the time to read queues, searches and cases.
 
-``python -m bench.cases [--alerts N] [--folder FOLDER] [--rounds N]``. Alerts come as batches give them, 3 to 4 a case,
-through the same intake as in the API, 250 in a transaction that is synced. A FOLDER with one is read again.
+``python -m bench.cases [--alerts N] [--folder FOLDER] [--rounds N]``. Alerts arrive in batches, 3 to 4 per case. They
+pass through the same intake as in the API: 250 per transaction, synced. If FOLDER holds a file of an earlier run, it is
+read again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the checkpoint costs of a batch: ``python -m bench.checkpoint [--rate 2000] [--trigger 1s] [--seconds 60]``.
+"""The cost of the checkpoint per batch: ``python -m bench.checkpoint [--rate 2000] [--trigger 1s] [--seconds 60]``.
 
-Generated traffic at a set rate, R5, one batch a trigger interval. Checkpoint work is all that makes a batch survive a
-kill: Spark's log of offsets and of commits, the segments of the shards with their merging and dropping, and the marks
-of the pipeline. Steps of tasks are added up as if none ran beside another.
+Generated traffic at a fixed rate, R5, one batch per trigger interval. Checkpoint work is everything that lets a batch
+survive a kill: Spark's logs of offsets and commits, the segments of the shards with their compaction and removal, and
+the progress marks of the pipeline. The times of concurrent tasks are added up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=2000)
     parser.add_argument("--trigger", default="1s")
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--quick", action="store_true", help="20 seconds")
+    parser.add_argument("--quick", action="store_true", help="run for 20 seconds")
     options = parser.parse_args()
     seconds = 20 if options.quick else options.seconds
     records = options.rate * (seconds + WARM_BATCHES)

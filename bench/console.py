@@ -1,10 +1,10 @@
-"""The console's pages: how long the server takes for each, over many alerts.
+"""The time that the server takes for each page of the console, over many alerts.
 
 ``python -m bench.console [--store sqlite|postgres] [--alerts N] [--folder FOLDER] [--rounds N] [--page PAGE]
-[--judged] [--profile]``. Cases are in their file (SQLite), the pipeline's alerts and decisions in the named store,
-PostgreSQL on this machine. Requests are those of a logged-in browser, without a network in between. The target is
-200 ms at the 99th percentile; ``first_ms`` is the first request of a page in a new process. ``--judged`` requests
-the parts of case pages that read from the source instead; ``--profile`` shows where a page spends its time.
+[--judged] [--profile]``. Cases are in their SQLite file. The pipeline's alerts and decisions are in the named store;
+PostgreSQL runs on this machine. Requests are those of a logged-in browser, without a network in between. The target is
+200 ms at the 99th percentile. ``first_ms`` is the first request of a page in a new process. ``--judged`` requests the
+parts of case pages that read from the source. ``--profile`` shows where a page spends its time.
 """
 
 from __future__ import annotations
@@ -200,8 +200,10 @@ def main() -> None:
     """The command line."""
     parser = parser_of(__doc__, alerts=100_000, rounds=200)
     parser.add_argument("--store", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--page", default="", help="only pages whose name begins so")
-    parser.add_argument("--judged", action="store_true", help="what is read from the source, not the pages")
+    parser.add_argument("--page", default="", help="only pages whose names begin with this")
+    parser.add_argument(
+        "--judged", action="store_true", help="measure the parts that read from the source, not the pages"
+    )
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     wanted = Wanted(given.rounds, judged if given.judged else addresses, given.page)

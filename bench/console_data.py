@@ -55,7 +55,7 @@ def records(folder: Path, made: Iterable[Mapping[str, Any]]) -> None:
 
 
 def beside(folder: Path, config: PipelineConfig, desk: CaseService, sink: Sink, now_ms: int) -> None:
-    """Make it where it is not there."""
+    """Create the data if it is missing."""
     if (folder / MADE).exists():
         return
     _hidden(desk, now_ms)

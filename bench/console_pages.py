@@ -32,7 +32,7 @@ LEFT_OUT: Mapping[str, str] = {
     "/login/callback": "comes from an identity provider",
     **{f"/cases/{{case_id}}/{part}/{{alert_id}}": "asked for with --judged" for part in JUDGED},
     "/components": "shows the parts of pages, where the console is open",
-    "/curves/{job_id}": "tells of a job of its own, which the process has in memory",
+    "/curves/{job_id}": "shows a job that only the process itself has in memory",
     "/samples/{job_id}": "as above",
     "/trials/{job_id}": "as above",
 }
@@ -53,7 +53,7 @@ def addresses(made: Stock, at: random.Random) -> Addresses:
         "entities": lambda: "/entities",
         "entity": lambda: f"/entities/account_id/{draw.account()}",
         "entity, a hold asked": lambda: f"/entities/account_id/{draw.account()}?act=hold",
-        "entity nobody knows": lambda: "/entities/account_id/nobody",
+        "unknown entity": lambda: "/entities/account_id/nobody",
         "links": lambda: f"/links/account_id/{draw.account()}",
         "search, a word of all": lambda: "/search?q=payments",
         "search, an id": lambda: f"/search?q=t{at.randrange(alerts):09}",
@@ -152,7 +152,7 @@ def _operations(made: Stock, at: random.Random) -> Addresses:
             "/dead-letters?state=all", r'href="(/dead-letters\?[^"]*before=[^"]+)"'
         ),
         "audit": lambda: "/audit",
-        "audit, somebody": lambda: f"/audit?who=p{at.randrange(7)}&outcome=refused",
+        "audit, one person": lambda: f"/audit?who=p{at.randrange(7)}&outcome=refused",
         "audit, nothing found": lambda: "/audit?who=nobody-of-this-name",
         "people": lambda: "/people",
         "profile": lambda: "/profile",

@@ -79,7 +79,7 @@ def stock(folder: Path, count: int, kind: Kind) -> Iterator[PipelineConfig]:
         if not (folder / READY).exists():
             _made(folder, config, count)
         store = _sink_of(config)
-        store.open()  # as a run that starts: a store of an older version is brought up to date
+        store.open()  # as at the start of a run: a store of an older version is migrated
         store.close()
         records(folder, (orjson.loads(data) for _, data in alerts(0, RECORDS)))
         with opened(folder, config) as made:

@@ -1,16 +1,17 @@
 """The decision API and a peer system under load: ``python -m bench.decisions [--systems …]``.
 
-Open loop, HTTP, hot keys (workload tx: Zipf), R5 and a policy; a request's latency counts from when it was due. Systems
-take their turns, ``--rounds`` of them, each started anew for each round:
+The load is an open loop over HTTP with hot keys (workload tx: Zipf), R5 and a policy. The latency of a request counts
+from its due time. The systems take turns for ``--rounds`` rounds. Each round starts them anew:
 
-- ``crossline``: ``crossline run --serve``; where the scenario has records ``beside`` they come from Kafka.
-- ``redis``: figures in Redis, updated by a stream's consumer, read by a FastAPI service (bench/peers/redis_fastapi.py).
-- ``redis-inline``: the same, updated by the request itself.
-- ``nothing``: a server that answers at once, for what the load itself costs.
+- ``crossline``: ``crossline run --serve``. Records ``beside`` the requests, where a scenario has them, come from Kafka.
+- ``redis``: figures in Redis. A stream consumer updates them, a FastAPI service reads them
+  (bench/peers/redis_fastapi.py).
+- ``redis-inline``: the same, but the request itself updates the figures.
+- ``nothing``: a server that answers at once. It shows the cost of the load itself.
 
-The answers to ``bursts`` are compared with exact sliding windows computed naively (bench/peers/naive.py). Records of a
-burst are sent at the same time, so their order is undefined: the number of each decision in a burst is compared, not
-the decision of each record.
+The answers to ``bursts`` are compared with exact sliding windows, computed naively (bench/peers/naive.py). The records
+of a burst are sent at the same time, so their order is undefined. Therefore the number of each decision in a burst is
+compared, not the decision of each record.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def ask(running: Running, scenario: Scenario, requests: RequestPlan, folder: Pat
 def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any]:
     """What is measured, after the warm-up."""
     found, numbers = requests.found, range(requests.warm, len(requests.lines))
-    answers = [found["said"][number] for number in numbers]
+    answers = [found["answers"][number] for number in numbers]
     ms = [
         (found["done_s"][number] - found["due_s"][number]) * 1e3
         for number, body in zip(numbers, answers, strict=True)
@@ -183,7 +184,7 @@ def row(system: str, scenario: Scenario, requests: RequestPlan) -> dict[str, Any
 def wrong(requests: RequestPlan) -> dict[str, Any]:
     """How many answers differ from exact windows, and of those that should have been more than ``allow``."""
     expected = exact_decisions(map(orjson.loads, requests.lines))
-    lines = [None if body is None else body[2] for body in requests.found["said"]]
+    lines = [None if body is None else body[2] for body in requests.found["answers"]]
     groups: dict[int, list[int]] = {}
     alone = wrong_alone = 0
     for number in range(requests.warm, len(lines)):
@@ -218,7 +219,7 @@ def measure(system: str, scenario: Scenario, seconds: float, warm_s: float) -> d
         requests = made(scenario, seconds, warm_s, time.time() + LEAD_S)
         ask(running, scenario, requests, folder)
         found = row(system, scenario, requests)
-        lines = [each for each in requests.found["said"][requests.warm :] if each is not None and each[1] == "peek"]
+        lines = [each for each in requests.found["answers"][requests.warm :] if each is not None and each[1] == "peek"]
         spread = lines[:: max(1, len(lines) // LOOKED_AT_MAX)]
         return {**found, **running.revised([(each[3], each[2]) for each in spread])}
 
@@ -236,11 +237,11 @@ def middle(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", default="crossline,redis,redis-inline,nothing")
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="out of all")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="scenarios to run, separated by commas")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--warm-s", type=float, default=15)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="one round of 10 s after 3")
+    parser.add_argument("--quick", action="store_true", help="one round of 10 s after a warm-up of 3 s")
     options = parser.parse_args()
     seconds, warm_s, rounds = (10.0, 3.0, 1) if options.quick else (options.seconds, options.warm_s, options.rounds)
     systems, names = options.systems.split(","), options.scenarios.split(",")

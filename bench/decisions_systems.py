@@ -60,7 +60,7 @@ class Running:
         return used
 
     def begin_beside(self, seconds: float) -> None:
-        """Let records come from elsewhere, where the scenario has that."""
+        """Start the records from elsewhere, if the scenario has them."""
         if self.beside is not None:
             self.beside(seconds)
 
@@ -77,7 +77,7 @@ class Running:
                     known += 1
                     differ += bool(found.get("revisions")) and found["revisions"][-1]["decision"] != decided
         others = sum(decided != "allow" for _, decided in answered)
-        return {"peek_differs": f"{differ} of {known}, {others} of which said other than allow"}
+        return {"peek_differs": f"{differ} of {known}, {others} of which were not allow"}
 
 
 def await_ready(port: int, log: Path, running: subprocess.Popen[bytes]) -> None:

@@ -1,8 +1,7 @@
-"""How many records a second one core decodes: ``python bench/decode.py [--records N] [--rounds R]``.
+"""Records per second that one core decodes: ``python bench/decode.py [--records N] [--rounds R]``.
 
-Workload ``tx``. Bad lines are cut short, spread evenly. The cases take turns, round by round; medians are shown. A peer
-stands in the same table: pyarrow's own JSON reader with the same schema, which checks less and gives up at the first
-bad line.
+Workload ``tx``. Bad lines are truncated lines, spread evenly. The cases take turns; the table shows medians. It also
+shows a peer: pyarrow's own JSON reader with the same schema. That reader checks less and fails at the first bad line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Whether a pipeline run over a file of workload tx gives, record by record, the alerts of the naive twin.
+"""Compares the alerts of a pipeline run over workload tx with the alerts of the naive twin, record by record.
 
-``python -m bench.equality`` writes the file, runs ``crossline run --drain`` on it with the example rules R5 and
-compares every alert: id, key, value, count, window, ids of its records, times. ``--direct`` leaves Spark out. The twin
-is the quick one of the tests, which they compare with the slow one. Ends with 0 where all is equal, else with 1.
+``python -m bench.equality`` writes the file, runs ``crossline run --drain`` on it with the example rules R5, and
+compares every alert: id, key, value, count, window, record ids, times. ``--direct`` runs it without Spark. The twin is
+the fast twin of the tests, which compare it with the slow one. The exit code is 0 if all alerts are equal, else 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from crossline.runtime.machine.temporary_folders import own_folder_for
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from oracle.fastpath import told_by_alert, told_by_hit  # noqa: E402 - the tests are no installed package
+from oracle.fastpath import alert_values, hit_values  # noqa: E402 - the tests are no installed package
 from oracle.quick import quick_detect, with_times  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "tx"
@@ -46,7 +46,7 @@ def expected_of(lines: bytes) -> list[AlertRow]:
     """The alerts of the twin."""
     rules = yaml.safe_load((EXAMPLE / "r5.yaml").read_text(encoding="utf-8"))
     records = with_times([orjson.loads(line) for line in lines.splitlines()], "transaction_id", "event_time")
-    return [told_by_hit(hit, records[hit.position]) for hit in quick_detect(rules, records)]
+    return [hit_values(hit, records[hit.position]) for hit in quick_detect(rules, records)]
 
 
 def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
@@ -68,7 +68,7 @@ def by_pipeline(lines: bytes, folder: Path) -> Iterator[AlertRow]:
     command = [sys.executable, "-c", "from crossline.cli.main import main; main()"]
     subprocess.run([*command, "run", str(folder / "pipeline.yaml"), "--drain"], check=True)
     for line in (folder / "alerts.jsonl").read_bytes().splitlines():
-        yield told_by_alert(orjson.loads(line))
+        yield alert_values(orjson.loads(line))
 
 
 def by_detect(lines: bytes) -> Iterator[AlertRow]:
@@ -82,7 +82,7 @@ def by_detect(lines: bytes) -> Iterator[AlertRow]:
         end = lines.index(b"\n", len(lines) * part // 3 - 1) + 1
         records = decode_lines(layout, lines[start:end], "tx.jsonl", start).records
         found, state = detect(plan, state, records)
-        yield from map(told_by_alert, found.alerts)
+        yield from map(alert_values, found.alerts)
         start = end
 
 
@@ -90,7 +90,7 @@ def compare(expected: Sequence[AlertRow], reported: Sequence[AlertRow]) -> bool:
     """Print both counts by rule and the first differences. Whether there are none."""
     wanted, given = Counter(expected), Counter(reported)
     rules = sorted({alert[0] for alert in [*expected, *reported]})
-    print(f"{'rule':28} {'twin':>8} {'told':>8} {'equal':>8}")
+    print(f"{'rule':28} {'twin':>8} {'alerts':>8} {'equal':>8}")
     for rule in rules:
         of_rule = [Counter({a: n for a, n in found.items() if a[0] == rule}) for found in (wanted, given)]
         print(f"{rule:28} " + " ".join(f"{c.total():8,}" for c in (*of_rule, of_rule[0] & of_rule[1])))
@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--direct", action="store_true", help="without Spark")
+    parser.add_argument("--direct", action="store_true", help="run without Spark")
     options = parser.parse_args()
     workload = TxWorkload(seed=options.seed)
     cuts = range(0, options.records, LINES_BATCH)

@@ -1,8 +1,8 @@
-"""The floor of a small batch: ``python -m bench.floor [--records-per-batch 500] [--batches 300]``.
+"""The fixed cost of a small batch: ``python -m bench.floor [--records-per-batch 500] [--batches 300]``.
 
-What a batch of so few records costs that only the way of a batch is measured: planning, starting tasks, the stages to
-Python, the checkpoint, the sinks. Batches follow each other without a pause. Reported over the last half, when Java has
-compiled what it will compile.
+With so few records a batch costs only its overhead: planning, the start of tasks, the transfer to Python, the
+checkpoint, the sinks. Batches follow each other without a pause. The report covers the last half of them, when Java has
+finished compiling.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=300)
     parser.add_argument("--sets", default="R1,R5")
     parser.add_argument("--source", choices=("files", "kafka"), default="kafka")
-    parser.add_argument("--quick", action="store_true", help="60 batches")
+    parser.add_argument("--quick", action="store_true", help="run 60 batches")
     options = parser.parse_args()
     batches = 60 if options.quick else options.batches
     report = Report("floor", f"The floor of a batch of {options.records_per_batch} records from {options.source}")

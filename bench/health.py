@@ -1,8 +1,8 @@
-"""The health of rules: how long it takes to count an alert, and to show all rules, over many alerts.
+"""The health of rules: the time to count an alert, and to show all rules, over many alerts.
 
-``python -m bench.health [--alerts N] [--folder FOLDER] [--rounds N]``. Alerts of 40 rules over four weeks, each counted
-as the intake counts it, one in ten with a label that came days later. A FOLDER with such a file is read again.
-The target is 200 ms at the 99th percentile.
+``python -m bench.health [--alerts N] [--folder FOLDER] [--rounds N]``. The alerts belong to 40 rules over four weeks.
+Each is counted as the intake counts it; one in ten has a label that came days later. If FOLDER holds a file of an
+earlier run, it is read again. The target is 200 ms at the 99th percentile.
 """
 
 from __future__ import annotations

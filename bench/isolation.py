@@ -1,10 +1,9 @@
-"""Whether a storm of one key slows the others: ``python -m bench.isolation [--rate 2000] [--storm 4000]``.
+"""Measures whether a storm of one key slows the others: ``python -m bench.isolation [--rate 2000] [--storm 4000]``.
 
-One pipeline, rules R5, from Kafka to a consumer that has read the alert, as in ``bench.latency``. Three phases, in turn
-and as often as asked: the load alone; the load and a storm, in which one account sends ``--storm`` records a second;
-the load and as many more records of all accounts. The load is the same and open loop in all of them, and only the
-alerts at its records of other accounts count. What a storm costs beside what any records cost is the second against
-the third.
+One pipeline with rules R5, from Kafka to a consumer that has read the alert, as in ``bench.latency``. Three phases take
+turns: the load alone; the load and a storm, in which one account sends ``--storm`` records per second; the load and as
+many more records of all accounts. The load is the same open loop in all phases. Only alerts at its records of other
+accounts count. The cost of a storm, beyond that of any records, is the second phase against the third.
 """
 
 from __future__ import annotations
@@ -142,14 +141,14 @@ def _accounts(phase: Phase) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=int, default=2_000, help="records a second of the load")
-    parser.add_argument("--storm", type=int, default=4_000, help="records a second of the one account")
-    parser.add_argument("--seconds", type=float, default=60, help="measured in each phase")
+    parser.add_argument("--rate", type=int, default=2_000, help="records per second of the load")
+    parser.add_argument("--storm", type=int, default=4_000, help="records per second of the one account")
+    parser.add_argument("--seconds", type=float, default=60, help="measured seconds of each phase")
     parser.add_argument(
-        "--warm-s", type=float, default=60, help="before the first phase; a third of it before the others"
+        "--warm-s", type=float, default=60, help="warm-up before the first phase; a third of it before the others"
     )
-    parser.add_argument("--rounds", type=int, default=2, help="how often the three phases come in turn")
-    parser.add_argument("--quick", action="store_true", help="one round of 20 s after 20")
+    parser.add_argument("--rounds", type=int, default=2, help="repetitions of the three phases")
+    parser.add_argument("--quick", action="store_true", help="one round of 20 s after a warm-up of 20 s")
     options = parser.parse_args()
     seconds, warm_s, rounds = (20.0, 20.0, 1) if options.quick else (options.seconds, options.warm_s, options.rounds)
     report = Report(
@@ -175,12 +174,12 @@ def main() -> None:
         ratio = middle["storm of one key"] / middle[other]
         verdict = "" if other != "alone" else f"; asked for: at most {RATIO_MAX:g}"
         report.notes.append(
-            f"p99 under a storm of one key is {ratio:.2f} times that of the load {_said(other)}{verdict}"
+            f"p99 under a storm of one key is {ratio:.2f} times that of the load {_title(other)}{verdict}"
         )
     report.finish()
 
 
-def _said(name: str) -> str:
+def _title(name: str) -> str:
     return "alone" if name == "alone" else "beside as many records of all accounts"
 
 

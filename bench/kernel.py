@@ -1,8 +1,7 @@
-"""How fast the window kernel judges, what memory a record takes, and the longest that one batch waits.
+"""The throughput of the window kernel, the memory of a record, and the longest time of a batch.
 
-Prints tables, writes JSON under bench/results/. Times are processor seconds of this process, so that other work on the
-machine disturbs them less. Run it on an idle machine all the same: caches and
-memory are shared.
+Prints tables and writes JSON under bench/results/. Times are processor seconds of this process, so that other work on
+the machine disturbs them less. Run it on an idle machine all the same: caches and memory are shared.
 """
 
 from __future__ import annotations
@@ -221,9 +220,9 @@ def started() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose name contains one of these")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose names contain one of these")
     parser.add_argument("--longest", action="store_true", help="only the longest calls of a state that grows")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many events")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of events")
     given = parser.parse_args()
     first = started()
     print(f"first record after {first:.2f} s; load {os.getloadavg()[0]:.1f}")

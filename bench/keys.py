@@ -1,7 +1,7 @@
-"""How the number of keys weighs: ``python -m bench.keys [--keys 1000,10000,…] [--records 10000000]``.
+"""The effect of the number of keys: ``python -m bench.keys [--keys 1000,10000,…] [--records 10000000]``.
 
-R1 with every account met equally often, in scattered order (the worst for caches), and all records inside one window,
-so that every key and record is held to the end. Its line is out of reach: runs of few and of many keys deliver the
+R1 with every account equally often, in scattered order (the worst for caches). All records lie inside one window, so
+every key and record is kept to the end. The threshold is out of reach, so runs of few and of many keys deliver the
 same.
 """
 
@@ -62,11 +62,9 @@ def last_half_rate(run: Run) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", default="1000,10000,100000,1000000,10000000")
-    parser.add_argument(
-        "--records", type=int, default=10_000_000, help="a run; no fewer than the keys, to meet them all"
-    )
+    parser.add_argument("--records", type=int, default=10_000_000, help="records per run; at least as many as keys")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="1,000 to 1,000,000 keys, 1,000,000 records")
+    parser.add_argument("--quick", action="store_true", help="1,000 to 1,000,000 keys and 1,000,000 records")
     options = parser.parse_args()
     records = 1_000_000 if options.quick else options.records
     counts = [keys for keys in map(int, options.keys.split(",")) if keys <= records]

@@ -1,10 +1,10 @@
-"""From Kafka to an alert that a consumer has read: ``python -m bench.latency [--rates 2000,5000,…] [--trigger 0s]``.
+"""Latency from Kafka to an alert that a consumer has read: ``python -m bench.latency [--rates …] [--trigger 0s]``.
 
-A real broker, the load, the pipeline and the consumer share the machine, a process each. The load is open loop: a
-record is due at its own time, come what may, and its latency counts from then to when the consumer has the alert that
-it triggered. Rules R5. One pipeline takes all rates, one after the other, each after a warm-up; it stops at the first
-rate that it does not keep up with. ``--sinks all``: alerts and decisions go to Redis and PostgreSQL too, and
-the metrics are read meanwhile; ``--avro``: records are Avro, by the schema of a registry.
+A real broker, the load, the pipeline and the consumer share the machine, a process each. The load is an open loop: a
+record has a due time. Its latency counts from then until the consumer has the alert that it triggered. Rules R5. One
+pipeline runs all rates one after the other, each after a warm-up. It stops at the first rate that it does not keep up
+with. ``--sinks all`` also sends alerts and decisions to Redis and PostgreSQL, and reads the metrics meanwhile.
+``--avro`` sends records as Avro, with a schema of a registry.
 """
 
 from __future__ import annotations
@@ -333,19 +333,19 @@ def plan(rates: Sequence[int], seconds: float, warm_s: float, last_minutes: floa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rates", default="2000,5000,10000,20000,50000")
-    parser.add_argument("--seconds", type=float, default=60, help="measured at each rate")
+    parser.add_argument("--seconds", type=float, default=60, help="measured seconds of each rate")
     parser.add_argument(
-        "--warm-s", type=float, default=60, help="before the first rate; a third of it before the others"
+        "--warm-s", type=float, default=60, help="warm-up before the first rate; a third of it before the others"
     )
-    parser.add_argument("--minutes", type=float, default=5, help="measured at 50,000 records/s")
+    parser.add_argument("--minutes", type=float, default=5, help="measured minutes at 50,000 records/s")
     parser.add_argument("--trigger", default="0s")
-    parser.add_argument("--in-process", choices=["auto", "never"], default="auto", help="engine.in_process")
+    parser.add_argument("--in-process", choices=["auto", "never"], default="auto", help="the setting engine.in_process")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
-    parser.add_argument("--sinks", choices=["kafka", "redis", "all"], default="kafka", help="where alerts go")
-    parser.add_argument("--avro", action="store_true", help="records are Avro; needs what the registry is made of")
-    parser.add_argument("--quick", action="store_true", help="2,000 records/s alone, 20 s after 30")
+    parser.add_argument("--sinks", choices=["kafka", "redis", "all"], default="kafka", help="sinks of the alerts")
+    parser.add_argument("--avro", action="store_true", help="send records as Avro; needs the files of the registry")
+    parser.add_argument("--quick", action="store_true", help="only 2,000 records/s, 20 s after a warm-up of 30 s")
     options = parser.parse_args()
     rates = [2000] if options.quick else [int(rate) for rate in options.rates.split(",")]
     seconds, warm_s = (20.0, 30.0) if options.quick else (options.seconds, options.warm_s)

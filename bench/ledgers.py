@@ -1,7 +1,7 @@
-"""The two ledgers: what claiming an id and keeping its answer take, one at a time and in groups as requests make them.
+"""The two ledgers: the time to claim an id and to store its answer, one at a time and in groups as requests make them.
 
-``python -m bench.ledgers [--count N]``. SQLite lies on the disk of the working folder; PostgreSQL is our own server
-over loopback, which syncs its log there too. By turns, in one run.
+``python -m bench.ledgers [--count N]``. SQLite is on the disk of the working folder. PostgreSQL is a server of ours
+over loopback, which syncs its log there too. The two take turns in one run.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def place_in(server: LocalPostgres) -> DatabaseAddress:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=2_000, help="ids of each group size, ledger and round")
+    parser.add_argument("--count", type=int, default=2_000, help="ids per group size, ledger and round")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     count = 200 if options.quick else options.count

@@ -1,8 +1,8 @@
 """Bytes per retained record: ``python -m bench.memory [--records 4000000] [--sets R1,R5]``.
 
-One shard, in a process of its own, without Spark: records of workload tx, routed and judged as a worker does it, all of
-them inside the windows. Two views: the arrays of each key space, as it counts them itself (room to grow included), and
-by how much the resident memory of the process grew.
+One shard in a process of its own, without Spark. Records of workload tx are routed and judged as a worker does it; all
+of them stay inside the windows. Two views: the arrays of each key space, as it counts them (including room to grow),
+and the growth of the resident memory of the process.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=4_000_000)
     parser.add_argument("--sets", default="R1,R5")
-    parser.add_argument("--quick", action="store_true", help="600,000 records")
+    parser.add_argument("--quick", action="store_true", help="judge 600,000 records")
     parser.add_argument("--hold", nargs=2, metavar=("SET", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     records = 600_000 if options.quick else options.records

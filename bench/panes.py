@@ -1,7 +1,7 @@
-"""How fast the pane kernel judges, and what memory a key with a long past takes.
+"""The throughput of the pane kernel, and the memory of a key with a long past.
 
-Prints tables, writes JSON under bench/results/. Times are processor seconds of this process, so that other work on the
-machine disturbs them less; caches and memory are shared all the same.
+Prints tables and writes JSON under bench/results/. Times are processor seconds of this process, so that other work on
+the machine disturbs them less. Caches and memory are shared all the same.
 """
 
 from __future__ import annotations
@@ -145,10 +145,12 @@ def run(case: Case) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose name contains one of these")
-    parser.add_argument("--months", action="store_true", help="a month of a million keys: memory")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many events")
-    parser.add_argument("--touch", type=int, default=1024, metavar="MIB", help="memory to touch first (default 1024)")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only cases whose names contain one of these")
+    parser.add_argument("--months", action="store_true", help="measure the memory of a million keys over a month")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of events")
+    parser.add_argument(
+        "--touch", type=int, default=1024, metavar="MIB", help="memory to write to first (default 1024)"
+    )
     given = parser.parse_args()
     warm()
     touch(given.touch << 20)

@@ -1,7 +1,7 @@
-"""How fast the pattern kernel judges, and what memory a record takes: sequences and absences over 50,000 keys.
+"""The throughput of the pattern kernel and the memory of a record: sequences and absences over 50,000 keys.
 
-Prints a table, writes JSON under bench/results/. Times are processor seconds of this process; the load of the machine
-stands beside them, since caches and memory are shared.
+Prints a table and writes JSON under bench/results/. Times are processor seconds of this process. The table shows the
+load of the machine too, since caches and memory are shared.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def measured(run: Run) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only runs whose name contains one of these")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many records")
+    parser.add_argument("--only", nargs="*", metavar="TEXT", help="only runs whose names contain one of these")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of records")
     given = parser.parse_args()
     print(
         f"{'run':24} {'M records/s':>11} {'ns':>6} {'best':>6} {'hits':>8} {'records':>9} {'B/record':>8} {'B/key':>6}"

@@ -1,7 +1,7 @@
 """Runs one pipeline in this process, as ``crossline run`` does, and writes its measurements.
 
-``python -m bench.pipeline_process PIPELINE OUT [--records N | --serve]``. Each run has a process of its own, so that it
-gains nothing from the run before.
+``python -m bench.pipeline_process PIPELINE OUT [--records N | --serve]``. Each run has a process of its own, so no run
+profits from the run before.
 """
 
 from __future__ import annotations
@@ -110,14 +110,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--records", type=int, help="stop after so many")
+    parser.add_argument("--records", type=int, help="stop after this number of records")
     parser.add_argument("--serve", action="store_true", help="run until SIGTERM")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
-    parser.add_argument("--no-homes", action="store_true", help="shards go to whichever executor is free, to compare")
+    parser.add_argument("--no-placement", action="store_true", help="shards go to any free executor, to compare")
     options = parser.parse_args()
-    if options.no_homes:
+    if options.no_placement:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
         options.set.append("spark.locality.wait.process=0")
     began_s = time.monotonic()

@@ -1,7 +1,7 @@
-"""PostgreSQL: how fast a sink fills it, and how the questions of investigators are answered on what is there then.
+"""PostgreSQL: the rate at which a sink fills it, and the time of investigators' queries over that data.
 
-``python -m bench.postgres [--alerts MILLIONS] [--plans]``; beside every five alerts there is a decision, beside every
-hundred a correction. The server is our own, with its data in a folder that goes away at the end.
+``python -m bench.postgres [--alerts MILLIONS] [--plans]``. There is a decision for every five alerts, and a correction
+for every hundred. The server is started here; its data is in a folder that is removed at the end.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def main() -> None:
     """Fill the server, query it, and print both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--alerts", type=float, default=10.0, help="millions of alerts")
-    parser.add_argument("--batch", type=int, default=20_000, help="alerts of one delivery")
-    parser.add_argument("--quick", action="store_true", help="a fiftieth of a million")
-    parser.add_argument("--plans", action="store_true", help="print the plan of each question")
+    parser.add_argument("--batch", type=int, default=20_000, help="alerts per delivery")
+    parser.add_argument("--quick", action="store_true", help="20,000 alerts")
+    parser.add_argument("--plans", action="store_true", help="print the plan of each query")
     options = parser.parse_args()
     total = 20_000 if options.quick else int(options.alerts * 1_000_000)
     report = Report("postgres", f"PostgreSQL: a sink fills it with {total:,} alerts, and questions to it")

@@ -1,9 +1,8 @@
-"""How long a pipeline takes to judge again after it was killed: ``python -m bench.recovery [--records 10000000]``.
+"""The time until a killed pipeline judges again: ``python -m bench.recovery [--records 10000000]``.
 
-A pipeline judges records that all stay in its window; with that many judged, SIGKILL takes all of its processes in the
-middle of a batch. It is started again as a new process, which rebuilds its state from the log of segments, runs the
-interrupted batch again and goes on. The clock runs from the start of that command, as people give it, to where the
-store has its first batch.
+A pipeline judges records that all stay in its window. Then SIGKILL ends all of its processes in the middle of a batch.
+A new process starts, rebuilds the state from the segments of the state log, runs the interrupted batch again and goes
+on. The time runs from the start of that command until the store has its first batch.
 """
 
 from __future__ import annotations
@@ -115,10 +114,10 @@ def measure(rules: Rules, records: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000, help="judged and held before the kill")
-    parser.add_argument("--sets", default="R1", help=f"out of {', '.join(SETS)}")
+    parser.add_argument("--records", type=int, default=10_000_000, help="records judged and retained before the kill")
+    parser.add_argument("--sets", default="R1", help=f"rule sets of {', '.join(SETS)}")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="1,000,000 records, one run")
+    parser.add_argument("--quick", action="store_true", help="one run of 1,000,000 records")
     options = parser.parse_args()
     report = Report("recovery", "From the start after SIGKILL to the end of the first batch, 2 cores")
     for name in options.sets.split(","):

@@ -1,8 +1,8 @@
-"""What a read replica takes to answer: R5 and a policy, open loop, records one by one, without HTTP around it.
+"""The latency of a read replica: R5 and a policy, open loop, single records, without HTTP.
 
-``python -m bench.replica [--rate 500] [--seconds 10] [--batch-ms 200] [--others 2000]``: a process plays the pipeline
-(its judging and its log, without Spark): every ``batch-ms`` a batch of what was asked and of ``others`` records a
-second besides; 0: no batch at all. Prints latencies, processor time a request by process, and where it went.
+``python -m bench.replica [--rate 500] [--seconds 10] [--batch-ms 200] [--others 2000]``. A process plays the pipeline
+(judging and state log, without Spark). Every ``batch-ms`` it runs a batch of the records asked about and of ``others``
+further records per second; 0 means no batches. Prints latencies, and processor time per request by process and by part.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def cpu_s(pids: list[int]) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
-def said_of(took: list[float]) -> dict[str, Any]:
+def latency_row(took: list[float]) -> dict[str, Any]:
     """Latencies in ms; from when a record was due."""
     took.sort()
     shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p99_9_ms": 0.999}
@@ -184,7 +184,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
         wall_s = time.perf_counter() - begun_s
         return {
             "rate": rate,
-            **said_of(took),
+            **latency_row(took),
             "not_judged": dict(missed),
             "calls_per_s": replicas.calls / wall_s,
             "judge_ms_a_call": replicas.spent_ms / max(1, replicas.calls),
@@ -198,7 +198,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
 
 
 def main() -> None:
-    """As said above."""
+    """As in the docstring of the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=10)

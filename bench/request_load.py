@@ -1,9 +1,9 @@
 """An open-loop load of decision requests, in a process of its own: ``python -m bench.request_load SPEC OUT``.
 
-Each request has a due time, and its latency counts from then: a slow server does not slow its load, and waiting for a
-connection counts. It uses HTTP/1.1 with persistent connections, requests encoded in advance, and httptools. ``OUT`` has
-the cost of a request in this process (``cpu_s``), how late it was sent, and whether the load has scheduling priority
-(``apart``).
+Each request has a due time, and its latency counts from then. So a slow server does not slow its load, and waiting for
+a connection counts. It uses HTTP/1.1 with persistent connections, requests encoded in advance, and httptools. ``OUT``
+has the cost of a request in this process (``cpu_s``), how late it was sent, and whether the load has scheduling
+priority (``apart``).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Load:
         due = spec.get("due_ms") or [number * 1e3 / spec["rate"] for number in range(len(lines))]
         self.due_s = [each / 1e3 for each in due]
         self.sent_s, self.done_s = [0.0] * len(lines), [0.0] * len(lines)
-        self.said: list[Any] = [None] * len(lines)
+        self.answers: list[Any] = [None] * len(lines)
         self.idle: deque[RequestConnection] = deque()
         self.waiting: deque[int] = deque()
         self.next, self.left, self.began_s = 0, len(lines), 0.0
@@ -164,7 +164,7 @@ class Load:
         """An answer is there."""
         self.done_s[number] = time.perf_counter() + self.shift_s - self.began_s
         content = orjson.loads(body) if status == 200 else {}
-        self.said[number] = [status, content.get("answered"), content.get("decision"), content.get("decision_id")]
+        self.answers[number] = [status, content.get("answered"), content.get("decision"), content.get("decision_id")]
         self._ended()
 
     def _ended(self) -> None:
@@ -182,7 +182,7 @@ def main() -> None:
     uvloop.run(load.run())
     cpu_s = time.process_time() - before
     figures = {"cpu_s": cpu_s, "broken": load.broken, "due_s": load.due_s, "sent_s": load.sent_s}
-    out.write_bytes(orjson.dumps({**figures, "done_s": load.done_s, "said": load.said, "apart": apart}))
+    out.write_bytes(orjson.dumps({**figures, "done_s": load.done_s, "answers": load.answers, "apart": apart}))
 
 
 if __name__ == "__main__":

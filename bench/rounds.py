@@ -1,4 +1,4 @@
-"""What measurements of one thing many times share: the rounds, their row in the report, and the command line."""
+"""What repeated measurements share: the rounds, their row in the report, and the command line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def parser_of(doc: str | None, alerts: int, rounds: int) -> argparse.ArgumentPar
     """With the options that all such measurements have."""
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--alerts", type=int, default=alerts)
-    parser.add_argument("--folder", type=Path, help="where it is made, or was; without it, a temporary one")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the data, created if missing; by default a temporary one"
+    )
     parser.add_argument("--rounds", type=int, default=rounds)
     return parser
 

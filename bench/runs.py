@@ -1,4 +1,4 @@
-"""Runs of a pipeline in a process of its own, and the figures that every measurement takes from them."""
+"""Runs of a pipeline in a process of its own, and the figures that every measurement reads from them."""
 
 from __future__ import annotations
 

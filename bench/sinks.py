@@ -1,7 +1,7 @@
-"""All sinks of a pipeline at once, for measurements: Redis, PostgreSQL, decisions, metrics for Prometheus.
+"""All sinks of a pipeline at once: Redis, PostgreSQL, decisions, metrics for Prometheus.
 
-``python -m bench.sinks [--records N] [--quick]``: how fast a pipeline goes through what waits in a topic, by where its
-alerts go. R5 over a real broker; each run has a process, and servers, of its own.
+``python -m bench.sinks [--records N] [--quick]`` measures how fast a pipeline reads the backlog of a topic, for each
+set of sinks. R5 over a real broker. Each run has a process and servers of its own.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ def drain(which: str, records: int, *, avro: bool) -> Run:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--runs", type=int, default=3, help="of each, in turns")
-    parser.add_argument("--only", default=",".join(CASES), help="of these, which")
-    parser.add_argument("--quick", action="store_true", help="600,000 records once")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case; the cases take turns")
+    parser.add_argument("--only", default=",".join(CASES), help="cases to run, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="one run of 600,000 records")
     options = parser.parse_args()
     records, turns = (600_000, 1) if options.quick else (options.records, options.runs)
     cases = options.only.split(",")

@@ -1,9 +1,9 @@
-"""What a record, a shard and a batch cost: ``python -m bench.sizing [--sets R1,R5] [--records N]``.
+"""The cost of a record, of a shard and of a batch: ``python -m bench.sizing [--sets R1,R5] [--records N]``.
 
-The stages of a batch in one process, without Spark, in processor time: taking in (decode, route, pack), judging, the
-segment, and what the driver does with the outcome. For several numbers of shards and sizes of batches, so that what a
-record costs can be told from what a shard costs in each batch; and an empty batch, which is the latter alone. ``load``:
-reading a state again from its segments, which is what a machine does that gets a shard for the first time.
+The stages of a batch run in one process, without Spark; times are processor time. Stages: take in (decode, route,
+pack), judge, write the segment, and the driver's work on the outcome. Several numbers of shards and sizes of batches
+separate the cost of a record from the cost of a shard per batch. An empty batch shows the latter alone. ``load`` is the
+time to read a state again from its segments, as a machine does that gets a shard for the first time.
 """
 
 from __future__ import annotations
@@ -154,7 +154,9 @@ def measure(report: Report, name: str, shards: int, batch: int, records: int) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", default="R1,R5", help="rule sets, separated by commas")
-    parser.add_argument("--records", type=int, default=1_000_000, help="of every row; small batches have a tenth")
+    parser.add_argument(
+        "--records", type=int, default=1_000_000, help="records of every row; small batches have a tenth"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the records")
     options = parser.parse_args()
     report = Report("sizing", "What a record, a shard and a batch cost; one process, processor time")

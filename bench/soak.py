@@ -1,9 +1,9 @@
-"""Whether anything grows in a session that lives long: ``python -m bench.soak [--mixed] [--batches N | --minutes N]``.
+"""Measures whether anything grows in a long session: ``python -m bench.soak [--mixed] [--batches N | --minutes N]``.
 
-Small batches of generated traffic go through a pipeline of R5, or of rules of all types with a policy, with its usual
-sinks, all in one session, in which the pipeline is stopped and started again and again. Every so many batches the
-threads, descriptors and resident bytes of all its processes are noted, and what Java's heap holds after a collection.
-The windows are full after some hundred batches, so the state stands still from there on, and so must all else.
+Small batches of generated traffic pass through a pipeline of R5, or of rules of all types with a policy, with its usual
+sinks. All run in one session, in which the pipeline stops and starts again and again. At intervals the threads,
+descriptors and resident bytes of all its processes are noted, and the size of Java's heap after a collection. The
+windows are full after some hundred batches; from then on neither the state nor anything else may grow.
 """
 
 from __future__ import annotations
@@ -181,12 +181,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=10_000)
     parser.add_argument("--starts", type=int, default=20)
-    parser.add_argument("--minutes", type=float, default=0, help="instead of a number of batches")
+    parser.add_argument("--minutes", type=float, default=0, help="duration, instead of a number of batches")
     parser.add_argument("--mixed", action="store_true", help="rules of all types and a policy, instead of R5")
     parser.add_argument("--trigger", default="0s", help="time between batches")
-    parser.add_argument("--records", type=int, default=200, help="of a batch")
-    parser.add_argument("--every", type=int, default=0, help="batches between two samples; by default, 40 samples")
-    parser.add_argument("--quick", action="store_true", help="300 batches, 6 starts")
+    parser.add_argument("--records", type=int, default=200, help="records per batch")
+    parser.add_argument(
+        "--every", type=int, default=0, help="batches between two samples; by default there are 40 samples"
+    )
+    parser.add_argument("--quick", action="store_true", help="run 300 batches with 6 starts")
     options = parser.parse_args()
     if options.quick:
         options.batches, options.starts = 300, 6

@@ -1,11 +1,11 @@
-"""How long commands take that have little to do: what they load, and when ``run`` and ``demo`` show their first alert.
+"""The start-up time of commands: what they import, and when ``run`` and ``demo`` show their first alert.
 
-``python -m bench.startup [--rounds N] [--only "NAME;NAME"] [--cold] [--quick]``. The commands run in turns, so that a
-load of the machine meets all of them; the first round, in which the system reads the files, is not counted. ``run`` is
+``python -m bench.startup [--rounds N] [--only "NAME;NAME"] [--cold] [--quick]``. The commands take turns, so that load
+on the machine affects all of them. The first round, in which the system reads the files, does not count. ``run`` is
 that of the project which ``crossline init`` writes (24 records), from the command to the first line of its alerts.
 
-``--cold``: also the processor seconds that all processes of ``crossline demo`` spend from the command to the first
-alert that it shows, from a folder of compiled kernels that is empty (``NUMBA_CACHE_DIR``), once.
+``--cold`` also measures once the processor seconds of all processes of ``crossline demo``, from the command to the
+first alert that it shows, with an empty folder of compiled kernels (``NUMBA_CACHE_DIR``).
 """
 
 from __future__ import annotations
@@ -200,9 +200,11 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", default=";".join(TARGETS_S), help="out of them, with ; between")
-    parser.add_argument("--cold", action="store_true", help="the demo too, from no compiled kernel: some minutes")
-    parser.add_argument("--quick", action="store_true", help="two rounds")
+    parser.add_argument("--only", default=";".join(TARGETS_S), help="commands to measure, separated by ;")
+    parser.add_argument(
+        "--cold", action="store_true", help="measure the demo without compiled kernels too; it takes some minutes"
+    )
+    parser.add_argument("--quick", action="store_true", help="run two rounds")
     given = parser.parse_args()
     names = given.only.split(";")
     if unknown := [name for name in names if name not in TARGETS_S]:

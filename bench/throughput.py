@@ -1,8 +1,8 @@
-"""Records a second from JSON lines to alerts: ``python -m bench.throughput [--sets R1,R5] [--records N] [--runs N]``.
+"""Records per second from JSON lines to alerts: ``python -m bench.throughput [--sets R1,R5] [--records N] [--runs N]``.
 
-Files of JSON lines -> Spark -> alerts in a JSON lines file and a SQLite store, checkpoints on, two cores, as fast as it
-goes. Each run is a process of its own; rule sets take turns. Starting the Spark session is in no figure. The first
-batch starts Python's workers and loads the kernels: it is part of `whole`, not of `steady`.
+Files of JSON lines -> Spark -> alerts in a JSON lines file and a SQLite store, with checkpoints, on two cores, as fast
+as possible. Each run is a process of its own; rule sets take turns. No figure includes the start of the Spark session.
+The first batch starts Python's workers and loads the kernels: it is part of `whole`, not of `steady`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure(name: str, records: int) -> Run:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", default=",".join(RECORDS), help="rule sets, separated by commas")
-    parser.add_argument("--records", type=int, help="of every set; by default 2,000,000, fewer for the large sets")
+    parser.add_argument("--records", type=int, help="records per set; by default 2,000,000, fewer for the large sets")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records, one run")
     options = parser.parse_args()

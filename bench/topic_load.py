@@ -1,7 +1,7 @@
 """Writes a background load to a topic: ``python -m bench.topic_load BROKERS TOPIC RATE SECONDS``.
 
-Their bytes are made before the first is due, and the client batches them, so that the load's own share of the machine
-is small. Keyed by account, as what the API puts there.
+The records are encoded before the first is due, and the client batches them, so the load itself uses little of the
+machine. They are keyed by account, as the API keys them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is measured: workload ``tx`` as files, its stream, and the rule sets R1, R5, R100, R1000, M100 and M1000."""
+"""The workload: ``tx`` as files, its stream, and the rule sets R1, R5, R100, R1000, M100 and M1000."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The chaos drill: faults of all kinds at load, and whether anything was lost or came twice."""
+"""The chaos drill: faults of all kinds under load, and a check that nothing was lost and nothing came twice."""

@@ -1,7 +1,8 @@
 """The chaos drill: ``make chaos``, or ``python -m chaos [--seed N] [--faults 100] [--minutes M] [--kinds a,b]``.
 
-A real pipeline with a broker, Redis, PostgreSQL and a webhook at load, and faults in turn and together. Ends with 0
-where nothing was lost, nothing came twice and every lag was got over, else with 1. See docs/chaos.md.
+Runs a real pipeline with a broker, Redis, PostgreSQL and a webhook under load, and injects faults one by one and
+together. The exit code is 0 if nothing was lost, nothing came twice and the pipeline recovered from every lag, else 1.
+See docs/chaos.md.
 """
 
 from __future__ import annotations
@@ -27,21 +28,27 @@ ROOT = Path(__file__).parent.parent
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, help="of the faults and the records; by default, drawn and printed")
+    parser.add_argument("--seed", type=int, help="seed of the faults and the records; by default random, and printed")
     parser.add_argument("--faults", type=int, default=100)
-    parser.add_argument("--minutes", type=float, help="begin no fault after so many")
-    parser.add_argument("--rate", default="peak", help="records a second; peak: measured first, all at work")
-    parser.add_argument("--share", type=float, default=0.6, help="of the peak that is sent")
+    parser.add_argument("--minutes", type=float, help="begin no fault after this time")
+    parser.add_argument("--rate", default="peak", help="records per second; peak: measured first, without faults")
+    parser.add_argument("--share", type=float, default=0.6, help="the part of the peak that is sent")
     parser.add_argument(
-        "--store", choices=("yes", "no"), help="the checkpoint on an object store; by default by the seed"
+        "--store", choices=("yes", "no"), help="put the checkpoint on an object store; by default the seed decides"
     )
-    parser.add_argument("--format", choices=("avro", "json"), help="of the records; by default json with the API")
-    parser.add_argument("--api", choices=("yes", "no"), help="the decision API; by default where a folder is")
-    parser.add_argument("--asks", type=float, default=ASKS_PER_S, help="of the API, a second")
-    parser.add_argument("--kinds", help=f"out of {', '.join(KINDS)}")
-    parser.add_argument("--master", default="local[2]", help="with local-cluster[2,1,1024] there are executors to kill")
+    parser.add_argument(
+        "--format", choices=("avro", "json"), help="format of the records; by default json with the API"
+    )
+    parser.add_argument(
+        "--api", choices=("yes", "no"), help="run the decision API; by default if the checkpoint is a folder"
+    )
+    parser.add_argument("--asks", type=float, default=ASKS_PER_S, help="requests per second to the API")
+    parser.add_argument("--kinds", help=f"kinds of faults, of {', '.join(KINDS)}")
+    parser.add_argument(
+        "--master", default="local[2]", help="Spark master; local-cluster[2,1,1024] has executors to kill"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "chaos", help="folder of the report")
-    parser.add_argument("--keep", type=Path, help="folder for all that the pipeline left, to look into")
+    parser.add_argument("--keep", type=Path, help="folder that keeps all files of the pipeline")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""What the machine sustains with all of the drill at work and nothing struck: the load grows until it is too much."""
+"""The rate that the machine sustains while the whole drill runs without faults: the load grows until it is too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A drill from its start to its verdict."""
+"""A drill, from its start to its verdict."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class Plan:
 
 @dataclass(slots=True)
 class Passed:
-    """A fault that was struck: when, in seconds of the drill, what was done, the lag at most, until when it lasted."""
+    """A fault that was injected: its time in seconds of the drill, what was done, the highest lag, its end."""
 
     fault: Fault
     began_s: float
-    said: list[str]
+    strikes: list[str]
     met: bool
     healed_s: float = 0.0
     over_s: float | None = None
@@ -74,7 +74,7 @@ class Passed:
 
 @dataclass(slots=True)
 class Outcome:
-    """All that a drill found."""
+    """The results of a drill."""
 
     plan: Plan
     passed: list[Passed]
@@ -95,7 +95,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Nothing lost, nothing twice, and every fault got over."""
+        """Whether nothing was lost or came twice, and the pipeline recovered from every fault."""
         over = all(each.over_s is not None for each in self.passed)
         return over and not self.faults_of_drill and all(each.good for each in self.findings)
 
@@ -200,7 +200,7 @@ class Run:
     seconds: float = 0.0
 
     def await_start(self) -> None:
-        """Until the first batch is committed, and what had come meanwhile."""
+        """Wait until the first batch and all records that came meanwhile are committed."""
         deadline_s = time.monotonic() + START_S_MAX
         while self.pipeline.done() <= 0:
             if time.monotonic() > deadline_s or len(self.pipeline.starts) > STARTS_MAX:
@@ -213,7 +213,7 @@ class Run:
         time.sleep(self.plan.warm_s)
 
     def calibrate(self) -> Peak | None:
-        """Find the rate to drill at, where it is a share of what can be sustained."""
+        """Find the rate of the drill, if it is a share of the sustainable rate."""
         if self.plan.of_peak is None:
             return None
         say("measuring what is sustained")
@@ -228,7 +228,7 @@ class Run:
         return peak
 
     def faults(self) -> list[Passed]:
-        """Strike all of them; what came of each."""
+        """Inject all of them; returns the result of each."""
         passed: list[Passed] = []
         if self.api is not None:
             self.api.ask()
@@ -243,7 +243,7 @@ class Run:
         return passed
 
     def end(self) -> None:
-        """No more records, and all of them at all sinks."""
+        """Stop the load, and wait until all records are at all sinks."""
         self.seconds = self.watching.now_s()
         if self.api is not None:
             self.api.stop_asking()
@@ -268,7 +268,7 @@ class Run:
         self.wrong += self.load.failed
 
     def mend(self) -> None:
-        """End what hangs at the broker, which is not the pipeline's to mend, and is told."""
+        """End transactions that hang at the broker. The pipeline cannot repair that; the report lists them."""
         try:
             ended = mended(self.striker.services.brokers, (ALERTS, DEAD, DECISIONS))
         except (OSError, RuntimeError, KafkaException) as error:  # a broker that is only coming up: it is asked again
@@ -294,22 +294,22 @@ class Run:
         switch = self.load.format.evolve() if OF_THE_REGISTRY.intersection(fault.kinds) else None
         began_s = self.watching.now_s()
         struck = [self.striker.strike(kind, fault.seconds) for kind in fault.kinds]
-        said = [each.what for each in struck]
+        strikes = [each.what for each in struck]
         if switch is not None:
             switch()
-            said.append("records have a new schema")
-        say(f"{began_s:7.1f} s  {fault.number:3}  {'; '.join(said)}")
+            strikes.append("records have a new schema")
+        say(f"{began_s:7.1f} s  {fault.number:3}  {'; '.join(strikes)}")
         if any(kind not in AT_ONCE for kind in fault.kinds):
             time.sleep(fault.seconds)
         for each in reversed(struck):
             each.undo()
-        return Passed(fault, began_s, said, any(each.met for each in struck), self.watching.now_s())
+        return Passed(fault, began_s, strikes, any(each.met for each in struck), self.watching.now_s())
 
     def _settled(self, lag_max: float | None = None, begun: Callable[[], int] | None = None) -> bool:
         """Whether all that was acknowledged by now is committed in time, and no more than ``lag_max`` waits.
 
         By default that is what comes in two seconds. Where nothing moves for long, the broker is looked at. With
-        ``begun`` it is enough that a batch was begun with it: whoever asks the pipeline to stop waits for its end.
+        ``begun`` it is enough that a batch was begun with it: a request to stop waits for the end of that batch.
         """
         lag_max = self.load.rate_per_s * SETTLED_S if lag_max is None else lag_max
         watching, by_now = self.watching, self.watching.acknowledged()

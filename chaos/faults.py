@@ -1,4 +1,4 @@
-"""Which faults there are, and a row of them drawn from a seed."""
+"""The kinds of faults, and a sequence of them drawn from a seed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Fault:
 
 
 def possible(*, executors: bool, store: bool, registry: bool, api: bool) -> list[str]:
-    """The kinds that there is something to strike for."""
+    """The kinds of faults that have a target in this drill."""
     there = {"executor": executors, "store": store, "registry": registry}
     return [kind for kind in KINDS if there.get(kind.rpartition("-")[2], True) and (api or kind not in OF_THE_API)]
 

@@ -1,4 +1,4 @@
-"""Lag and latency while faults come: what was acknowledged and is not committed, and when alerts could be read."""
+"""Lag and latency during faults: records acknowledged and not committed, and the time at which alerts could be read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Watching:
             self._threads[-1].start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the threads."""
         self._ending.set()
         for each in self._threads:
             each.join()
@@ -59,11 +59,11 @@ class Watching:
         return self.acknowledged() - self.committed
 
     def acknowledged(self) -> int:
-        """Records that the broker has, whoever sent them; as of a moment ago."""
+        """Records at the broker, of all producers, as of a moment ago."""
         return max(self._end, self.load.acknowledged)
 
     def renew(self) -> None:
-        """Wait until all that is in the topic by now is known; not for ever."""
+        """Wait, up to a limit, until the current end of the topic is known."""
         asked, ends_s = self._asked, time.monotonic() + RENEW_S_MAX
         while self.others and self._asked < asked + 2 and time.monotonic() < ends_s:
             time.sleep(SAMPLE_S / 5)
@@ -77,7 +77,7 @@ class Watching:
             self.lags.append((self.now_s(), max(0, self.lag())))
 
     def _ask_ends(self) -> None:
-        """What is in the topic: no sender but the load is asked what it sent."""
+        """Read the ends of the topic from the broker: only the load reports what it sent."""
         consumer = Consumer({**QUIET, "bootstrap.servers": self.brokers})
         try:
             while not self._ending.wait(SAMPLE_S):

@@ -1,6 +1,6 @@
-"""The pipeline that is drilled: one topic of payments, rules of several kinds, a policy, and sinks of every kind.
+"""The pipeline under test: one topic of payments, rules of several kinds, a policy, and sinks of every kind.
 
-Every key lies in one partition, so that no answer depends on how partitions were read beside each other.
+All records of a key lie in one partition, so no answer depends on the order in which partitions are read.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _FIELDS = {ID: "string", "account": "string", "amount": "integer", "kind": "stri
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the pipeline finds its services; ``redis`` and ``postgres``: what the sinks of these kinds are told.
+    """Where the pipeline finds its services; ``redis`` and ``postgres``: the addresses for sinks of these kinds.
 
     With a ``registry`` records are Avro, else JSON; ``store``: the URI of the checkpoint, else it is a folder.
     ``api``: where the decision API listens, if it is a part of the drill.
@@ -119,7 +119,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What may be chosen of the pipeline."""
+    """The variable settings of the pipeline."""
 
     master: str = "local[2]"
     trigger: str = "0s"

@@ -1,4 +1,4 @@
-"""How each kind of fault is struck, and how it is taken back."""
+"""Injects and reverts each kind of fault."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Undo = Callable[[], object]
 
 
 def nothing() -> None:
-    """Of what is over by itself."""
+    """Reverts nothing: the fault ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Struck:
-    """``what``: in words, what was done; ``undo``: takes it back; ``met``: whether there was anything to strike."""
+    """``what``: a description of what was done; ``undo``: reverts it; ``met``: whether there was a target."""
 
     what: str
     undo: Undo = nothing
@@ -43,7 +43,7 @@ class Struck:
 
 @dataclass(frozen=True, slots=True)
 class Striker:
-    """Strikes the parts of a drill; ``api``: where it is one."""
+    """Injects faults into the parts of a drill; ``api``: if the drill has one."""
 
     services: Services
     pipeline: Supervised
@@ -52,7 +52,7 @@ class Striker:
     api: Api | None = None
 
     def strike(self, kind: str, seconds: float) -> Struck:
-        """Do it now; a fault of records lasts ``seconds`` by itself."""
+        """Inject it now; a fault of records ends by itself after ``seconds``."""
         if kind in KILLS or kind in API_KILLS:
             return self._kill(kind)
         if kind in SERVICES:
@@ -131,18 +131,18 @@ class Striker:
         return Struck(f"SIGSTOP to {which}, thawed after {seconds} s", partial(_thaw, struck))
 
     def _cut_off(self, seconds: float) -> Struck:
-        """The replica reads nothing any more, and no fork of it connects."""
+        """The replica can read nothing any more, and no fork of it can connect."""
 
         def limit(*, limited: bool) -> int:
             return no_files([each for name in OF_REPLICAS for each in self._processes(name)], limited=limited)
 
         count, undo = limit(limited=True), partial(limit, limited=False)
-        said = f"follower and forks ({count}) open no file of the checkpoint and no socket for {seconds} s"
-        return Struck(said, undo, count > 0)
+        done = f"follower and forks ({count}) open no file of the checkpoint and no socket for {seconds} s"
+        return Struck(done, undo, count > 0)
 
     def _clock_of_the_caller(self, _: str, seconds: float) -> Struck:
         if self.api is None:
-            return Struck("nobody asks", met=False)
+            return Struck("no client of the API", met=False)
         by_ms = self.draw.choice(CALLERS_MS)
         self.api.clock(seconds, by_ms)
         return Struck(f"event times of who asks {by_ms // MINUTE_MS:+} min for {seconds} s")

@@ -1,1 +1,1 @@
-"""What only tests, measurements and demonstrations need; no part of the wheel."""
+"""Code for tests, measurements and demonstrations only; not part of the wheel."""

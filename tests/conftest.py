@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from dev.services.s3 import LocalS3
     from pyspark.sql import SparkSession
 
-# Packages whose modules assert for tests: a failure there tells what differed, as one in a test does.
+# Packages whose modules assert for tests: a failure there shows what differed, as one in a test does.
 pytest.register_assert_rewrite(
     *("connectors", "docs", "e2e", "oracle", "spark"),
-    *("decode_told", "formula", "panes", "patterns", "rule_registry", "rules", "windows"),
+    *("decoded_values", "formula", "panes", "patterns", "rule_registry", "rules", "windows"),
 )
 # Each process of pytest-xdist collects all tests, and rewriting their asserts is most of that: what one has compiled,
 # others load, whatever images say of bytecode.
 sys.dont_write_bytecode = False
-# Processes of pytest-xdist are told the width of a terminal that they have not.
+# pytest-xdist gives its processes the width of a terminal that they do not have.
 os.environ.pop("COLUMNS", None)
 
 # Of the object store that tests start, for Spark's Python too, which is forked before anybody knows of that store.

@@ -1,1 +1,1 @@
-"""What builds, checks and documents crossline, outside of its wheel."""
+"""Programs that build, check and document crossline; not part of the wheel."""

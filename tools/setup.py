@@ -27,7 +27,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 GROUPS = ("local-fs", "spark-kafka")
 KERNELS = tuple(f"src/crossline/{room}" for room in ("ingest/avro", "ingest/decode", "state"))
 WARM = "src/crossline/runtime/workers/kernel_warmup.py"  # which of them it compiles
-# uv does not read pip's configuration; these are the settings of a machine that it has to know.
+# uv does not read pip's configuration; these settings of the machine are passed to it.
 UV_OF_PIP = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -40,7 +40,7 @@ UV_OF_PIP = {
 
 
 class SetupError(Exception):
-    """A step failed; the text says which, and what to do."""
+    """A step failed; the text has the step and the action."""
 
 
 def main(arguments: list[str]) -> int:
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
 
 
 def digest() -> str:
-    """What the environment is made from: the locks, pyproject.toml, this Python, and where it stands."""
+    """The inputs of the environment: the locks, pyproject.toml, this Python, and the location."""
     made_from = hashlib.sha256(f"{ROOT}\n{sys.version}\n".encode())
     for name in (*LOCKS, JAVA_LOCK, "pyproject.toml"):
         made_from.update((ROOT / name).read_bytes())
@@ -102,7 +102,7 @@ def install(venv: Path, python: Path) -> None:
     run([*pip, "-r", str(ROOT / LOCKS[0])], f"the installer could not be installed; {registry}")
     step("3/4 packages (about 500 MB; a minute or two the first time)")
     environment = uv_environment(pip_settings(python), os.environ)
-    # No isolation: what builds PySpark and the project comes from the locks too, not fetched unpinned on the side.
+    # No isolation: the build dependencies of PySpark and the project come from the locks too, instead of unpinned.
     locks = [str(ROOT / lock) for lock in LOCKS]
     uv = [str(venv / "bin" / "uv"), "pip"]
     options = ["--python", str(python), "--no-build-isolation"]
@@ -164,7 +164,7 @@ def compile_kernels(python: Path, stamp: Path) -> None:
     wanted = begin_kernels(stamp)
     if wanted is None:
         return
-    # Two processes: one keeps one processor busy for a minute and a half. Locks keep them apart where both need a
+    # Two processes: one would use one processor for a minute and a half. Locks prevent that both compile a
     # kernel.
     warm = [str(python), "-m", "crossline.runtime.workers.kernel_warmup", "--tied"]
     run_beside([[*warm, half] for half in ("panes", "rest")], "the kernels could not be compiled", tied=True)
@@ -172,7 +172,7 @@ def compile_kernels(python: Path, stamp: Path) -> None:
 
 
 def put_classes_by(python: Path) -> None:
-    """Have Java put by what it loads, so that it starts sooner; everything works without."""
+    """Create an archive of the classes that Java loads, so that it starts faster; it is optional."""
     done = subprocess.run(
         [str(python), "-m", "crossline.runtime.pipeline.rehearsal"], check=False, stdout=subprocess.DEVNULL
     )
@@ -233,7 +233,7 @@ def ensure_browser() -> None:
 
 
 def pip_settings(python: Path) -> dict[str, str]:
-    """The machine's settings of pip, by pip's names; the environment wins over files."""
+    """The machine's settings of pip, by pip's names; the environment overrides files."""
     listed = subprocess.run(
         [python, "-m", "pip", "--disable-pip-version-check", "config", "list"],
         check=False,
@@ -259,13 +259,13 @@ def uv_environment(pip: Mapping[str, str], environment: Mapping[str, str]) -> di
                 values = [value for value in values if "://" in value or Path(value).is_dir()]
             if values:
                 result[variable] = ",".join(values) if key == "find-links" else " ".join(values)
-    # As pip does: the best version from all indexes. The hashes say what may come.
+    # Like pip: the best version from all indexes. The hashes restrict the packages.
     result.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     return result
 
 
 def step(text: str) -> None:
-    """Say what is being done."""
+    """Print the present step."""
     print(f"setup: {text}", file=sys.stderr, flush=True)
 
 
@@ -280,7 +280,7 @@ def run(command: list[str], failed: str, environment: Mapping[str, str] | None =
 def run_beside(
     commands: Sequence[list[str]], failed: str, environment: Mapping[str, str] | None = None, *, tied: bool = False
 ) -> None:
-    """As ``run``, several at once."""
+    """Like ``run``, for several commands in parallel."""
     given = subprocess.PIPE if tied else subprocess.DEVNULL
     with ExitStack() as stack:
         started = [
@@ -299,7 +299,7 @@ def run_beside(
 
 
 def stop(number: int, _: object) -> None:
-    """SIGTERM came: end, and let no step go on alone."""
+    """Handle SIGTERM: end, together with all steps."""
     sys.exit(128 + number)
 
 

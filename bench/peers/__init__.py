@@ -1,1 +1,1 @@
-"""Other ways to do what crossline does, as an expert of each would, to be measured in turns with it."""
+"""Peer systems that do what crossline does, built as an expert of each would build them."""

@@ -1,4 +1,4 @@
-"""The decisions of R5 and the policy, from all earlier records of each record: exactly (t - w, t]."""
+"""The decisions of R5 and the policy, computed from all earlier records of each record: exactly (t - w, t]."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A server that answers each request for a decision at once, without looking at it: ``… nothing PORT``.
+"""A server that answers every decision request at once, without reading it: ``… nothing PORT``.
 
-What is measured of it is what the load itself costs, and the floor below which nothing here can be.
+It shows the cost of the load itself, which is a lower bound for every system.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-SAID = {
+ANSWER = {
     "schema_version": 1,
     "decision_id": "00000000-0000-5000-8000-000000000000",
     "stream": "payments",
@@ -33,7 +33,7 @@ SAID = {
 async def answer(request: Request) -> Response:
     """Read the body, and send the same answer to all."""
     await request.body()
-    return Response(orjson.dumps(SAID), media_type="application/json")
+    return Response(orjson.dumps(ANSWER), media_type="application/json")
 
 
 async def ready(_: Request) -> Response:

@@ -1,17 +1,17 @@
-"""The same by Redis and FastAPI: a stream's consumer keeps figures in Redis, a service reads them and decides.
+"""The same with Redis and FastAPI: a stream consumer keeps figures in Redis, a service reads them and decides.
 
-As somebody would build it who knows both. The service (uvicorn, uvloop, httptools, orjson, a pool of connections) puts
-the record into a stream and reads the figures of R5 in one round trip, by a script; adds the record's own amount; and
+Built as an expert of both would build it. The service (uvicorn, uvloop, httptools, orjson, a pool of connections) adds
+the record to a stream and reads the figures of R5 in one round trip, by a script. It adds the record's own amount and
 decides by the same policy. The consumer reads the stream in blocks and updates the windows, pipelined. A window is a
-sorted set by event time and a running total, so that it is exact to the millisecond and a read costs only what has
-just left it. Two ways of it: ``stream`` (figures are updated by the consumer, as feature stores do) and ``inline``
-(the request's own script updates them before it reads).
+sorted set by event time and a running total, so it is exact to the millisecond, and a read costs only what has just
+left it. There are two variants: ``stream`` (the consumer updates the figures, as feature stores do) and ``inline`` (the
+request's own script updates them before it reads).
 
-The stream is one of Redis too: it hands records on sooner than a broker on this machine would, which favours this way.
-Its log is synced once a second, not at each write.
+The stream is a Redis stream too: it passes records on sooner than a broker on this machine would, which favours this
+system. Its log is synced once per second, not at each write.
 
 ``python -m bench.peers.redis_fastapi serve REDIS_PORT PORT stream|inline``; ``… consume REDIS_PORT``;
-``… send REDIS_PORT RATE SECONDS``: records that come from elsewhere.
+``… send REDIS_PORT RATE SECONDS``: records from elsewhere.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A caller of the decision API: what it asks, how long it waits, what it is answered."""
+"""A client of the decision API: its requests, its time limits, and the answers that it gets."""

@@ -1,7 +1,7 @@
-"""The caller, a process of its own: asks in an open loop, as a payment system does, and notes what it was answered.
+"""The client, a process of its own: sends requests in an open loop, as a payment system does, and logs the answers.
 
-``python -m chaos.api_load.caller JSON``. Lines of JSON on its standard input have its clock wrong for a while; the end
-of the input ends it, once all that it asked about is answered.
+``python -m chaos.api_load.caller JSON``. A line of JSON on its standard input sets its clock wrong for a while. The end
+of the input ends it, once all its requests have an answer.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ DEADLINES_S = {"peek": (0.05, 0.1, 0.25, 1.0), "exact": (1.0, 2.0, 5.0)}
 # Of asks: the same again later; twice at once; another body under the id, once it is answered.
 AGAIN, TWICE, OTHER = 0.05, 0.02, 0.02
 PAUSE_S = (0.5, 3.0)  # before an ask that comes again
-AGAIN_S, AGAIN_S_MAX = 2.0, 16.0  # where nobody answered: ever longer, or all of them would keep a server down
-PATIENCE_S = 120.0  # at the end: for answers to all that nobody answered yet
+AGAIN_S, AGAIN_S_MAX = 2.0, 16.0  # pause after no answer: it grows, since constant retries would keep a server down
+PATIENCE_S = 120.0  # at the end: for answers to all open requests
 LAST_DEADLINE_S = 2.0  # of asks that come again
 # The pool of connections of one client looks at each of them for each try: where hundreds wait, that is all it does.
 CLIENTS, CONNECTIONS = 8, 50
@@ -78,7 +78,7 @@ class Asker:
     _open: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def run(self, per_s: float) -> None:
-        """An open loop: who is not answered holds up nobody."""
+        """An open loop: a request without an answer delays no other."""
         beating = asyncio.create_task(self.pace.beat())
         began_s, count = time.monotonic(), 0
         while not self.stopping.is_set():
@@ -96,7 +96,7 @@ class Asker:
         beating.cancel()
 
     async def _to_the_end(self) -> None:
-        """What nobody answered is asked about again, by its caller, until it is decided."""
+        """A request without an answer is sent again by its client, until there is a decision."""
         ends_s = time.monotonic() + PATIENCE_S
         while self._open and time.monotonic() < ends_s:
             await asyncio.wait(self._open, timeout=1.0)
@@ -148,17 +148,17 @@ class Asker:
         seen: list[int] = []
         _statuses.set(seen)
         began_s = time.monotonic()
-        said: dict[str, Any]
+        fields: dict[str, Any]
         try:
             client = self.clients[number % len(self.clients)]
             decided = await client.decide(STREAM, record, mode=mode, timeout=deadline_s)  # type: ignore[arg-type]
         except ApiError as error:
-            said = {"answered": "refused", "problem": str(error)[:500]}
+            fields = {"answered": "refused", "problem": str(error)[:500]}
         else:
-            said = _of(decided)
+            fields = _of(decided)
         ended_s = time.monotonic()
         late_s = self.pace.late_s(began_s + deadline_s, ended_s)
-        answer = Answer((ended_s - began_s) * 1e3, late_s * 1e3, **said, statuses=tuple(seen))
+        answer = Answer((ended_s - began_s) * 1e3, late_s * 1e3, **fields, statuses=tuple(seen))
         self.notes.answered(number, answer)
         return answer
 
@@ -181,8 +181,8 @@ async def _obey(asker: Asker) -> None:
     make: Callable[[], asyncio.Protocol] = lambda: asyncio.StreamReaderProtocol(reader)  # noqa: E731
     await asyncio.get_running_loop().connect_read_pipe(make, sys.stdin)
     while line := await reader.readline():
-        told = orjson.loads(line)
-        asker.clock = told["clock_ms"], time.monotonic() + told["seconds"]
+        message = orjson.loads(line)
+        asker.clock = message["clock_ms"], time.monotonic() + message["seconds"]
     asker.stopping.set()
 
 

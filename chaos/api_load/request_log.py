@@ -1,4 +1,4 @@
-"""What a caller noted of all that it asked: a line before each ask, a line once it has its answer."""
+"""The log of a client's requests: a line before each request, and a line once it has its answer."""
 
 from __future__ import annotations
 

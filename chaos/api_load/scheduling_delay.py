@@ -1,4 +1,4 @@
-"""Whether this process was run when it wanted to be: a timer in its event loop, and how late it came."""
+"""The scheduling delay of this process: a timer in its event loop, and how late it fires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_S = 60.0
 class Pace:
     """``stalls``: from the beat before until one that came late, on the monotonic clock: within it nothing was run.
 
-    So what is said may be a beat too much, and where many are late in a row nothing between them is left out.
+    So the result may be one beat too large, and it covers the time between several late beats in a row.
     """
 
     stalls: deque[tuple[float, float]] = field(default_factory=deque)

@@ -1,1 +1,1 @@
-"""What must be at the sinks, what is there, and what differs."""
+"""What the sinks must hold, what they hold, and the differences."""

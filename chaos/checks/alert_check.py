@@ -1,8 +1,8 @@
-"""Whether anything was lost or came twice: the producer's log against the contents of the sinks.
+"""Compares the producer's log with the contents of the sinks: was anything lost, did anything come twice?
 
-What must be there is worked out from the log alone. Which records are dead, late or copies follows from what the sender
-noted and the times that the broker gave them; alerts and decisions are those of a backtest of the records, which is one
-process, without Spark, Kafka, a checkpoint or faults.
+The expected contents follow from the log alone. The producer's notes and the broker's timestamps say which records are
+dead, late or duplicates. Alerts and decisions are those of a backtest of the records: one process, without Spark,
+Kafka, a checkpoint or faults.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Expected:
 class Sorter:
     """What must become of records as they arrive, by the sender's log and the broker's times.
 
-    ``times``: how often each number arrived; ``other``: records that are not what was sent; ``dead``: with reasons, as
-    ``told`` says them; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
+    ``times``: how often each number arrived; ``other``: records that differ from those sent; ``dead``: by
+    ``dead_letter_name``; ``late``: places; ``in_time``: by number of the record, whether it must be decided about.
     ``asked``: what becomes of each record that came through the API: IN_TIME, ACCEPTED or what it is otherwise;
     ``copied``: those that stand there again.
     """
@@ -91,15 +91,15 @@ class Sorter:
             self.times[each.number] = min(255, self.times[each.number] + 1)
             self.other += each.digest != sent.digest
             if sent.poison is not None or sent.event_ms is None or sent.record is None:
-                self.dead.append(told(each.place, sent.poison or "unknown"))
+                self.dead.append(dead_letter_name(each.place, sent.poison or "unknown"))
                 continue
             if sent.event_ms - each.ms > FUTURE_MS:
-                self.dead.append(told(each.place, "time_in_future"))
+                self.dead.append(dead_letter_name(each.place, "time_in_future"))
                 continue
             if each.ms - sent.event_ms > ALLOWED_LATENESS_MS:
                 self.late.append(placed(each.place))
             elif self.known[sent.record]:
-                self.dead.append(told(each.place, "duplicate_id"))
+                self.dead.append(dead_letter_name(each.place, "duplicate_id"))
             else:
                 self.known[sent.record] = 1
                 self.in_time[sent.record] = each.ms - sent.event_ms <= IN_TIME_MS
@@ -112,20 +112,20 @@ class Sorter:
         if number in self.asked:
             self.copied.add(number)
         if -behind_ms > FUTURE_MS:
-            self.dead.append(told(each.place, "time_in_future"))
+            self.dead.append(dead_letter_name(each.place, "time_in_future"))
             self.asked.setdefault(number, "time_in_future")
             return False
         if behind_ms > ALLOWED_LATENESS_MS:
             self.late.append(placed(each.place))
             self.asked.setdefault(number, "late")
         elif self.asked.get(number) in DECIDED:
-            self.dead.append(told(each.place, "duplicate_id"))
+            self.dead.append(dead_letter_name(each.place, "duplicate_id"))
         else:
             self.asked[number] = IN_TIME if behind_ms <= IN_TIME_MS else ACCEPTED
         return True
 
     def of_the_topic(self) -> Finding:
-        """Whether the broker kept what it acknowledged: without that nothing else could be said."""
+        """Whether the broker kept what it acknowledged. All other checks depend on that."""
         finding = Finding("topic", "records sent", len(self.log), sum(self.times), other=self.other)
         finding.lost, finding.doubled = self.times.count(0), sum(each - 1 for each in self.times if each > 1)
         for title, number in (("lost", self.times.find(0)), ("doubled", self.times.find(2))):
@@ -144,7 +144,7 @@ def placed(place: Place) -> str:
     return f"{place[0]}:{place[1]}"
 
 
-def told(place: Place, reason: str) -> str:
+def dead_letter_name(place: Place, reason: str) -> str:
     """A dead letter as a name."""
     return f"{place[0]}:{place[1]} {reason}"
 
@@ -238,7 +238,7 @@ def of_sink(expected: Expected, sink: str, found: Contents) -> Iterator[Finding]
     if found.last is not None:
         yield _bodies(sink, "last decisions", expected.last, found.last)
     if found.dead is not None:
-        yield expected.dead.compare(sink, "dead letters", _names(told(*each) for each in found.dead))
+        yield expected.dead.compare(sink, "dead letters", _names(dead_letter_name(*each) for each in found.dead))
     if found.late is not None:
         yield expected.late.compare(sink, "late records", _names(map(placed, found.late)))
     if found.times is not None:
@@ -250,7 +250,7 @@ def _names(names: Iterable[str]) -> Iterator[Entry]:
 
 
 def _noted(decisions: Iterable[Body], about: array[int]) -> Iterator[Body]:
-    """What the tasks told: a decision on every record, and what revises it."""
+    """The output of the tasks: a decision on every record, and its revisions."""
     for each in decisions:
         if each["kind"] == "decision":
             about.append(record_of(each["record_id"]))

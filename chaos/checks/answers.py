@@ -1,6 +1,6 @@
-"""Whether the API kept its word: the caller's notes against the topic, the stream's decisions and the API's ledger.
+"""Compares the client's log with the topic, the stream's decisions and the API's ledger.
 
-What the caller noted is believed; of the API's own figures none is taken.
+The client's log is the reference. No figure of the API itself is used.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Facts:
         return [
             kept
             for name, kept in self.kept.items()
-            if (said := self.stream.get(name)) and not (name in self.copied and not said[-1]["reasons"])
+            if (sent := self.stream.get(name)) and not (name in self.copied and not sent[-1]["reasons"])
         ]
 
 
@@ -157,7 +157,7 @@ def _in_the_topic(facts: Facts) -> Finding:
             finding.found += 1
         else:
             finding.lost += 1
-            finding.note("lost", f"{record_id}, answered {_said(asks[0])}")
+            finding.note("lost", f"{record_id}, answered {_answer_text(asks[0])}")
     return finding
 
 
@@ -170,7 +170,7 @@ def _decided(facts: Facts) -> Finding:
             finding.found += 1
         else:
             finding.lost += 1
-            finding.note("lost", f"{record_id}, answered {_said(facts.answered[record_id][0])}")
+            finding.note("lost", f"{record_id}, answered {_answer_text(facts.answered[record_id][0])}")
     for record_id in facts.stream:
         if facts.topic.get(record_of(record_id)) not in DECIDED:
             finding.strange += 1
@@ -187,7 +187,7 @@ def _as_kept(facts: Facts) -> Finding:
             answer = ask.answer
             if kept is None or answer is None:
                 finding.lost += 1
-                finding.note("lost", f"{record_id}, answered {_said(ask)}")
+                finding.note("lost", f"{record_id}, answered {_answer_text(ask)}")
                 continue
             finding.found += 1
             mine = (answer.decision_id, answer.decision, answer.answered, answer.receipt)
@@ -244,7 +244,7 @@ def _refused(asks: Sequence[Ask]) -> Finding:
     return finding
 
 
-def _said(ask: Ask) -> str:
+def _answer_text(ask: Ask) -> str:
     answer = ask.answer
     return "never" if answer is None else f"{answer.answered} {answer.decision} (ask {ask.number}, {answer.degraded})"
 
@@ -260,7 +260,7 @@ def chained(ledger: Path, kept: int, public_key: Path) -> Finding:
 
 
 def judged_again(facts: Facts, root: Path, replay: Path, count: int) -> tuple[Finding, Counter[str]]:
-    """Of each way to answer ``count`` receipts through ``crossline verify``; the finding, and how often it said what.
+    """Of each way to answer ``count`` receipts through ``crossline verify``; the finding, and the count of each result.
 
     Each holds or is found altered, which none may be. Where the log gives something else than a peek, which was made
     before all of it was there, `verify` says what.
@@ -269,18 +269,18 @@ def judged_again(facts: Facts, root: Path, replay: Path, count: int) -> tuple[Fi
     for how in ("exact", "peek", "fallback"):
         mine = [facts.kept[name] for name in facts.answered if name in facts.kept and facts.stream.get(name)]
         chosen += [kept for kept in mine if kept.answered == how][:count]
-    finding, said = Finding(SINK, "receipts, judged again", len(chosen)), Counter[str]()
+    finding, results = Finding(SINK, "receipts, judged again", len(chosen)), Counter[str]()
     for kept in chosen:
         result = _verified(kept, root, replay)
         finding.found += 1
-        said[f"{kept.answered}: {result['result']}"] += 1
+        results[f"{kept.answered}: {result['result']}"] += 1
         wrong = result["result"] not in {"the same", "differs"}
         # The stream's own decision, judged again without what revised it later, is the same.
         wrong |= kept.answered == "exact" and result["result"] != "the same"
         if wrong:
             finding.other += 1
             finding.note("differs", f"{kept.record_id}, {kept.answered}: {json.dumps(result)[:1500]}")
-    return finding, said
+    return finding, results
 
 
 def _verified(kept: Kept, root: Path, replay: Path) -> dict[str, Any]:

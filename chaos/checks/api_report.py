@@ -1,4 +1,4 @@
-"""All that the drill says of the API: what was held to what, and how long callers waited."""
+"""The drill's report on the API: what was compared with what, and the latencies of clients."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def answering_of(root: Path, api: Api, brokers: str, sorter: Sorter, receipts: i
     facts = Facts(read_notes(api.notes), sorter.asked, decided_on(brokers), kept_in(api.ledger), copied)
     findings = [*findings_of(facts), chained(api.ledger, len(facts.kept), root / PUBLIC_KEY)]
     replay = write_replay(root, root / "replay" / "log.jsonl", name=NAME)
-    again, said = judged_again(facts, root, replay, receipts)
-    return Answering([*findings, again], {**figures(facts), "receipts_judged_again": dict(said)}, api.served.starts)
+    again, results = judged_again(facts, root, replay, receipts)
+    return Answering([*findings, again], {**figures(facts), "receipts_judged_again": dict(results)}, api.served.starts)
 
 
 def figures(facts: Facts) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def figures(facts: Facts) -> dict[str, Any]:
         "revised": sum(bool(kept.revisions) for kept in facts.kept.values()),
         "compared_with_the_stream": dict(compared),
         "decided_otherwise": dict(differ),
-        "waits": [_waits(mode, [pair for pair in ended if pair[0].mode == mode]) for mode in ("peek", "exact")],
+        "waits": [_wait_row(mode, [pair for pair in ended if pair[0].mode == mode]) for mode in ("peek", "exact")],
         "beyond_the_deadline": sum(each > 0 for each in beyond),
         "beyond_it_by_20_ms": sum(each > 20 for each in beyond),
         "most_beyond_ms": round(max(beyond, default=0.0), 1),
@@ -84,7 +84,7 @@ def _statuses(asks: Sequence[Ask]) -> Counter[int]:
     return Counter(status for ask in asks if ask.answer is not None for status in ask.answer.statuses)
 
 
-def _waits(mode: str, ended: Sequence[Any]) -> dict[str, Any]:
+def _wait_row(mode: str, ended: Sequence[Any]) -> dict[str, Any]:
     """Of asks that the API answered for the first time."""
     waits = sorted(answer.waited_ms for ask, answer in ended if answer.by_the_api and ask.why == "first")
     row: dict[str, Any] = {"mode": mode, "answered": len(waits)}

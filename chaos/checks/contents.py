@@ -1,4 +1,4 @@
-"""What stands in each sink in the end, read by clients of the sinks' own systems, and in the topic of records."""
+"""The final contents of each sink, read by clients of the sinks' own systems, and of the topic of records."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _to_end(consumer: Consumer, shown: str, end: int) -> Iterator[Message]:
 
 
 def all_contents(root: Path, services: Services) -> dict[str, Callable[[], Contents]]:
-    """By the name of the sink, what reads it; ``decided…``: what the tasks of the pipeline told."""
+    """By the name of the sink, what reads it; ``decided…``: what the tasks of the pipeline wrote."""
     out, store, brokers = root / "out", root / "out" / "store.db", services.brokers
     found = {
         "kafka": lambda: Contents(map(_value, read_topic(brokers, ALERTS)), dead=_dead_on(brokers)),

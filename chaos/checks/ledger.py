@@ -1,6 +1,6 @@
-"""What must be somewhere, and how often it is: millions of names by 64 bits each, and a digest of what stands in them.
+"""Counts expected and found names: millions of names, 64 bits each, and a digest of the contents of each.
 
-Of five million names two are taken for one another once in more than a million counts.
+Among five million names a collision of two occurs less than once in a million counts.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Ledger:
     ) -> Finding:
         """What is lost, comes twice, is not expected, or has another digest.
 
-        What is found is taken in lists of CHUNK; ``differs`` is told where in the newest list another digest stands.
+        Found names are processed in lists of CHUNK; ``differs`` gets the places in the newest list with another digest.
         """
         finding = Finding(sink, what, len(self))
         times = np.zeros(len(self), np.uint32)

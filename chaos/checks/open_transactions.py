@@ -1,10 +1,10 @@
-"""Transactions that a broker holds open for ever, though they are over: found, and ended as they were decided.
+"""Finds transactions that a broker keeps open although they are decided, and completes them as they were decided.
 
-A broker of Kafka 4.3 that is alone, and is killed within milliseconds after a commit, may never write the end of the
-transaction into its partitions: it starts, knows no leader of them yet, and takes the ends for written ("Couldn't find
-leader endpoint … skipped" in its log). Then nobody reads on there. What `kafka-transactions.sh` does about it is done
-here with the requests that it sends, since the clients of Python have none of them: what the coordinator knows to be
-decided is written there.
+A single broker of Kafka 4.3 that is killed within milliseconds after a commit may never write the end of the
+transaction into its partitions. After the restart it knows no leader of them yet, and takes the ends for written
+("Couldn't find leader endpoint … skipped" in its log). Consumers then stop at that place. This module does what
+`kafka-transactions.sh` does about it, with the same requests, since the clients of Python do not have them: it writes
+there what the coordinator has decided.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def hanging(brokers: str, topics: Sequence[str]) -> list[Hanging]:
 
 
 class Talk:
-    """A connection to the broker, which asks nobody who is there."""
+    """A connection to the broker, without authentication."""
 
     def __init__(self, brokers: str) -> None:
         host, _, port = brokers.rpartition(":")

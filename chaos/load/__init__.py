@@ -1,1 +1,1 @@
-"""What is sent: payments at a rate, in a format, and the log of them."""
+"""The load: payments at a rate, in a format, and the log of them."""

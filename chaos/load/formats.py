@@ -1,4 +1,4 @@
-"""How records are written: as JSON, or as Avro in the registry's wire format, by schemas that change while it runs."""
+"""The formats of records: JSON, or Avro in the registry's wire format, with schemas that change during the drill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AVRO_FIELDS: list[Body] = [
 
 
 class Format(Protocol):
-    """A way to write records."""
+    """A format of records."""
 
     name: str
 
@@ -42,17 +42,17 @@ class Format(Protocol):
         """The value of a message."""
 
     def decode(self, value: bytes) -> Body:
-        """What stands in it."""
+        """The record in a message."""
 
     def poisons(self, body: Body) -> tuple[Poison, ...]:
-        """The record spoilt in many ways."""
+        """Damaged variants of the record."""
 
     def evolve(self) -> Callable[[], object]:
         """Another schema, if there are schemas; what is given back has records written by it from then on."""
 
 
 class Json:
-    """A document a message."""
+    """One JSON document per message."""
 
     name = "json"
 
@@ -61,11 +61,11 @@ class Json:
         return orjson.dumps(body)
 
     def decode(self, value: bytes) -> Body:
-        """What stands in it."""
+        """The record in a message."""
         return dict(orjson.loads(value))
 
     def poisons(self, body: Body) -> tuple[Poison, ...]:
-        """The record spoilt in many ways."""
+        """Damaged variants of the record."""
         whole = orjson.dumps(body)
         without = {name: value for name, value in body.items() if name != "amount"}
         return (
@@ -81,7 +81,7 @@ class Json:
         )
 
     def evolve(self) -> Callable[[], object]:
-        """There are no schemas."""
+        """JSON has no schemas."""
         return lambda: None
 
 
@@ -110,7 +110,7 @@ class Avro:
         return dict(found)
 
     def poisons(self, body: Body) -> tuple[Poison, ...]:
-        """The record spoilt in many ways."""
+        """Damaged variants of the record."""
         whole = self.encode(body)
         return (
             ("malformed_avro", whole[: len(whole) // 2]),
@@ -138,16 +138,16 @@ class Avro:
 
 
 def registered(registry: str, subject: str, schema: Mapping[str, Any]) -> int:
-    """Put the schema under ``subject``; its number."""
+    """Register the schema under ``subject``; returns its id."""
     address = urlsplit(registry)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=ANSWER_S_MAX)
     try:
         body, kind = json.dumps({"schema": json.dumps(schema)}), "application/vnd.schemaregistry.v1+json"
         connection.request("POST", f"{address.path}/subjects/{subject}/versions", body, {"Content-Type": kind})
         answer = connection.getresponse()
-        said = answer.read()
+        reply = answer.read()
     finally:
         connection.close()
     if answer.status != http.HTTPStatus.OK:
-        raise RuntimeError(f"the registry answers {answer.status}: {said.decode(errors='replace')[:500]}")
-    return int(json.loads(said)["id"])
+        raise RuntimeError(f"the registry answers {answer.status}: {reply.decode(errors='replace')[:500]}")
+    return int(json.loads(reply)["id"])

@@ -1,4 +1,4 @@
-"""What a sender noted of all that it sent. There may be millions: of each some 33 bytes are kept."""
+"""The log of all records that a producer sent. There may be millions; each takes some 33 bytes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Log:
     _reasons: list[str | None] = field(default_factory=lambda: [None])
 
     def add(self, sent: Sent) -> None:
-        """Note the next one."""
+        """Add the next record."""
         if sent.number != len(self):
             raise ValueError(f"record {sent.number} was to be number {len(self)}")
         if sent.poison not in self._reasons:
@@ -50,7 +50,7 @@ class Log:
         self._digests.append(sent.digest)
 
     def __len__(self) -> int:
-        return len(self._digests)  # what is noted last: whoever reads beside the sender finds it whole
+        return len(self._digests)  # noted last, so that a concurrent reader finds it complete
 
     def __getitem__(self, number: int) -> Sent:
         record, event_ms = self._records[number], self._events_ms[number]
@@ -75,5 +75,5 @@ def record_of(name: str) -> int:
 
 
 def digest_of(value: bytes | None) -> int:
-    """A number by which a value is known again."""
+    """A digest of a value."""
     return xxhash.xxh3_64_intdigest(value or b"")

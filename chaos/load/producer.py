@@ -1,7 +1,7 @@
-"""The load: an open loop of payments at a rate, and its own log of all that it sent, which is what is counted later.
+"""The load: an open loop of payments at a rate, and a log of all records sent, which the checks count later.
 
-Among what it sends are late records, records that come twice, and, when it is told to, poison, a storm of one account,
-and a clock that is wrong.
+It also sends late records and duplicates and, on request, poison, a storm of one account, and records with a wrong
+clock.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Made:
 
 @dataclass(slots=True)
 class Mood:
-    """What is out of the ordinary for now: until when (of the monotonic clock), and what."""
+    """A current anomaly of the load: until when (monotonic clock), and what."""
 
     until_s: float = 0.0
     storm: float = 0.0
@@ -95,7 +95,7 @@ class Load:
         self._moods.append(Mood(time.monotonic() + seconds, clock_ms=by_ms))
 
     def poison(self, seconds: float, share: float) -> None:
-        """A share of what is sent cannot be read."""
+        """A share of the records cannot be decoded."""
         self._moods.append(Mood(time.monotonic() + seconds, poison=share))
 
     def _run(self) -> None:
@@ -136,7 +136,7 @@ class Load:
             self.failed.append(f"{left} records were not acknowledged within {FLUSH_S_MAX:.0f} s")
 
     def _mood(self, now_s: float) -> Mood:
-        """All that is out of the ordinary now, in one."""
+        """All current anomalies in one."""
         self._moods = [each for each in self._moods if each.until_s > now_s]
         return Mood(
             storm=sum(each.storm for each in self._moods),

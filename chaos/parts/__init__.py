@@ -1,1 +1,1 @@
-"""The parts that are struck: services behind their proxies, and the pipeline."""
+"""The parts that faults hit: services behind their proxies, and the pipeline."""

@@ -1,4 +1,4 @@
-"""The decision API as a part of the drill: ``crossline serve`` under a supervisor, and a caller who asks it."""
+"""The decision API as a part of the drill: ``crossline serve`` under a supervisor, and a client of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 NOTES, CALLER_LOG = "asks.jsonl", "asker.log"
 ASKS_PER_S = 20.0
 READY_S_MAX = 2.0  # of one look
-ASKING_S_MAX = 240.0  # to its end: all that nobody answered is asked about again
+ASKING_S_MAX = 240.0  # to its end: all open requests are sent again
 OUTBOX_S_MAX = 60.0
 REVISED_S = 5.0  # between the last batch and the revisions of answers that it has
 
@@ -54,12 +54,12 @@ class Api:
 
     @property
     def notes(self) -> Path:
-        """What the caller asked and was answered."""
+        """The client's log of requests and answers."""
         return self.served.root / NOTES
 
     @property
     def ledger(self) -> Path:
-        """What the API says that it answered."""
+        """The ledger of the API."""
         return self.served.root / SERVED / LEDGER_FILE
 
     def start(self) -> None:
@@ -67,7 +67,7 @@ class Api:
         self.served.start()
 
     def ask(self) -> None:
-        """Begin to ask."""
+        """Start the client."""
         settings = {"url": self.through, "notes": str(self.notes), "seed": self.seed}
         settings |= {"accounts": self.accounts, "per_s": self.per_s}
         with (self.served.root / CALLER_LOG).open("ab") as log:
@@ -88,14 +88,14 @@ class Api:
             return False
 
     def clock(self, seconds: float, by_ms: int) -> None:
-        """Event times of what is asked about are off."""
+        """Make the event times of the requests wrong."""
         if self._asker is not None and self._asker.stdin is not None:
             with suppress(BrokenPipeError):
                 self._asker.stdin.write(json.dumps({"clock_ms": by_ms, "seconds": seconds}).encode() + b"\n")
                 self._asker.stdin.flush()
 
     def stop_asking(self) -> None:
-        """No new asks; all that were begun come to their end, and what was answered to its stream."""
+        """Send no new requests. Wait for the answers to all open ones, and until their records are in the stream."""
         asker = self._asker
         if asker is None:
             return
@@ -104,7 +104,7 @@ class Api:
             asker.stdin.close()
         try:
             if code := asker.wait(ASKING_S_MAX):
-                self.wrong.append(f"the caller of the API ended with {code}: {self._said()}")
+                self.wrong.append(f"the caller of the API ended with {code}: {self._log_tail()}")
         except subprocess.TimeoutExpired:
             asker.kill()
             asker.wait()
@@ -125,7 +125,7 @@ class Api:
             self.wrong.append(f"the API ended with {code} when it was asked to stop, after {took_s:.0f} s")
 
     def kill(self) -> None:
-        """Leave nothing behind, whatever went wrong."""
+        """Kill all processes, whatever went wrong."""
         if self._asker is not None:
             self._asker.kill()
             self._asker.wait()
@@ -136,12 +136,12 @@ class Api:
             return int(outbox.execute("SELECT count(*) FROM outbox").fetchone()[0])
         return -1
 
-    def _said(self) -> str:
+    def _log_tail(self) -> str:
         return (self.served.root / CALLER_LOG).read_text(errors="replace")[-1000:]
 
 
 def write_keys(root: Path) -> None:
-    """What receipts are signed with, and checked with."""
+    """Write the keys that sign and verify receipts."""
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

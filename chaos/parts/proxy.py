@@ -1,4 +1,4 @@
-"""A TCP proxy of our own, between the pipeline and a service: cuts connections, refuses them, holds their bytes, heals.
+"""A TCP proxy between the pipeline and a service: cuts connections, refuses them, holds their bytes, and recovers.
 
 One thread with an event loop serves all proxies of a drill.
 """
@@ -75,7 +75,7 @@ class Proxy:
         self._loop.run(self._hold())
 
     def heal(self) -> None:
-        """As if nothing had been."""
+        """Accept and forward connections again."""
         self._loop.run(self._heal())
 
     async def _listen(self) -> None:

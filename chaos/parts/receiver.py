@@ -1,4 +1,4 @@
-"""Who takes the posts of a webhook, and counts them."""
+"""The receiver of a webhook's requests, which counts them."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def receiving() -> Iterator[Receiver]:
                 self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing is said of each."""
+            """No log line per request."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            """Connections that end in the midst are what is drilled."""
+            """Broken connections are a part of the drill, and no error."""
 
     server = Server((HOST, 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""The services of a drill, with a proxy before each: what the pipeline connects to can be cut while it lives."""
+"""The services of a drill, each behind a proxy, so that a connection can be cut while the service runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREFIX = "drill"  # of the checkpoint on the object store
 
 
 class Service(Protocol):
-    """What can be killed and started again on the same address."""
+    """A server that can be killed and started again at the same address."""
 
     @property
     def pid(self) -> int | None:
@@ -43,7 +43,8 @@ class Service(Protocol):
 class ProxiedBroker(LocalBroker):
     """A broker with a second listener, whose advertised address is that of ``proxy``.
 
-    Clients are told by a broker where its partitions are: a proxy that is not advertised would be left at once.
+    A broker sends its clients the addresses of its partitions. Clients would leave a proxy at once if it were not
+    advertised.
     """
 
     def __init__(self, proxy: Proxy) -> None:
@@ -89,7 +90,7 @@ class Services:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What the pipeline needs to know besides its file."""
+        """The environment variables of the pipeline."""
         known = self.store.environment if self.store is not None else {}
         return {name: value for name, value in known.items() if name != "AWS_ENDPOINT_URL"}  # that is past the proxy
 

@@ -1,4 +1,4 @@
-"""The pipeline under a supervisor: ``crossline run`` in a session of its own, started again whenever it ends."""
+"""The pipeline under a supervisor: ``crossline run`` in a session of its own, restarted whenever it ends."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Supervised:
     _note: tuple[str, bytes] = ("", b"")
 
     def start(self) -> None:
-        """Begin to run it."""
+        """Start it."""
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
         self._thread.start()
 
@@ -143,7 +143,7 @@ class Supervised:
     def begun(self) -> int:
         """Records of the topic up to the end of the batch that was begun last.
 
-        A store hears of the end of a batch as the next one begins, and so never of the last one's.
+        A store learns of the end of a batch when the next one begins, and so never of the end of the last one.
         """
         if self.stored is None:
             return self.done()
@@ -163,7 +163,7 @@ class Supervised:
         return self._note[1]
 
     def clear(self) -> None:
-        """What runs left behind goes by itself; whoever does not in time is killed."""
+        """Orphans of the runs end by themselves; those that do not end in time are killed."""
         deadline_s = time.monotonic() + LEAVE_S
         left = [each for session in self._sessions for each in family(session, self.token)]
         while left and time.monotonic() < deadline_s:

@@ -1,1 +1,1 @@
-"""What a drill leaves to read."""
+"""The results of a drill."""

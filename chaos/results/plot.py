@@ -1,4 +1,4 @@
-"""Lag and latency over time as an SVG, with the faults as bands: two panels, drawn by hand."""
+"""Lag and latency over time as an SVG of two panels, with the faults as bands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drill leaves behind: markdown to read, JSON to compare, a plot of lag and latency over the faults."""
+"""The report of a drill: Markdown to read, JSON to compare, and a plot of lag and latency over the faults."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _of(each: Passed) -> dict[str, Any]:
         "kinds": each.fault.kinds,
         "hurried": each.fault.hurried,
         "met": each.met,
-        "said": each.said,
+        "said": each.strikes,
         "began_s": round(each.began_s, 2),
         "healed_s": round(each.healed_s, 2),
         "over_s": None if each.over_s is None else round(each.over_s, 2),
@@ -133,7 +133,7 @@ def picture(outcome: Outcome) -> str:
 def text(outcome: Outcome, body: dict[str, Any]) -> str:
     """The report to read."""
     verdict = "Nothing was lost, nothing came twice, every lag was got over." if outcome.good else "NOT GOOD."
-    said = (
+    summary = (
         f"{verdict} {outcome.sent:,} records at {outcome.rate_per_s:g} a second, {len(outcome.passed)} faults, "
         f"{outcome.seconds / 60:.1f} minutes, {len(outcome.starts)} starts of the driver. Commit {body['commit']}, "
         f"{body['machine']['cores']} cores, load average {body['load_average'][0]:.1f} at the end."
@@ -141,7 +141,7 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
     lines = [
         f"# Chaos drill, seed {outcome.plan.seed}",
         "",
-        said,
+        summary,
         "",
         *(f"- {each}" for each in outcome.faults_of_drill),
         *_of_the_rate(outcome),
@@ -187,14 +187,14 @@ def text(outcome: Outcome, body: dict[str, Any]) -> str:
 
 def _of_the_rate(outcome: Outcome) -> list[str]:
     held = ", ".join(f"{megabytes:.0f} MB {when}" for when, megabytes in outcome.memory_mb.items())
-    told = [f"- The drill itself held {held}. The count took {outcome.counting_s:.0f} s."]
+    text_lines = [f"- The drill itself held {held}. The count took {outcome.counting_s:.0f} s."]
     if outcome.peak is not None:
         steps = ", ".join(f"{rate:.0f}/s: {behind:g} s behind" for rate, behind in outcome.peak.steps)
-        told.append(
+        text_lines.append(
             f"- Sustained with nothing struck: {outcome.peak.per_s:.0f} records a second ({steps}); "
             f"{outcome.plan.of_peak or 0:.0%} of it was sent."
         )
-    return told
+    return text_lines
 
 
 def _of_the_api(outcome: Outcome) -> list[str]:
@@ -257,7 +257,7 @@ def faults_table(passed: Sequence[Passed]) -> str:
             {
                 "": each.fault.number,
                 "at_s": round(each.began_s),
-                "what": "; ".join(each.said),
+                "what": "; ".join(each.strikes),
                 "lasted_s": round(each.healed_s - each.began_s, 1),
                 "over_after_s": None if each.over_s is None else round(each.over_s - each.healed_s, 1),
                 "lag_max": each.lag_max,

@@ -1,7 +1,7 @@
-"""``make services``: starts the servers of examples/payments-kafka, says what runs, stops them.
+"""``make services``: starts the servers of examples/payments-kafka, lists their states, and stops them.
 
-``services.py [start|stop|status|clear] [NAME ...]``, run with the environment's Python. ``status`` ends with 0 where
-all that was asked for runs, else with 1.
+``python -m dev.services [start|stop|status|clear] [NAME ...]``. The exit code of ``status`` is
+0 if all named servers run, else 1.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dev.services.members import Member
 
 
 def main(arguments: list[str]) -> int:
-    """Do what ``arguments`` say; the exit code."""
+    """Run the command in ``arguments``; return the exit code."""
     parser = argparse.ArgumentParser(prog="services", description=__doc__)
     parser.add_argument("command", nargs="?", default="start", choices=["start", "stop", "status", "clear"])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of servers; by default all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of servers; by default all")
     given = parser.parse_args(arguments)
     try:
         group = ServerGroup(services_folder(), os.environ)
@@ -34,29 +34,29 @@ def main(arguments: list[str]) -> int:
 
 
 def start(group: ServerGroup, names: list[str]) -> int:
-    """Start what does not run, and tell what runs."""
+    """Start the servers that do not run, and print those that run."""
 
-    def tell(state: MemberState, seconds: float | None) -> None:
+    def report(state: MemberState, seconds: float | None) -> None:
         how = "runs already" if seconds is None else f"started in {seconds:.1f} s"
         print(f"{line(state)}  {how}", flush=True)
 
-    group.start(names, tell)
+    group.start(names, report)
     print(f"data, logs and the password of postgres: {group.folder}; end them with `make services-stop`")
     return 0
 
 
 def stop(group: ServerGroup, names: list[str]) -> int:
-    """End what runs."""
+    """Stop the running servers."""
 
-    def tell(member: Member, ran: bool) -> None:
+    def report(member: Member, ran: bool) -> None:
         print(f"{member.name:<9} {'stopped' if ran else 'did not run'}", flush=True)
 
-    group.stop(names, tell)
+    group.stop(names, report)
     return 0
 
 
 def status(group: ServerGroup, names: list[str]) -> int:
-    """Tell what runs."""
+    """Print the running servers."""
     states = group.states(names)
     for each in states:
         print(f"{line(each)}  " + (f"process {each.pid}" if each.pid else f"its log: {group.log_file(each.member)}"))

@@ -28,7 +28,7 @@ from dev.services.server import Server
 from dev.services.supervision import Home, free_ports
 
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"  # any 16 bytes in base64
-# On a machine that does much else, 6 s of a core are a minute; a broker that fails ends, which is reported at once.
+# On a busy machine, 6 s of processor time take a minute; a broker that fails ends, which is reported at once.
 _START_S_MAX = 300.0
 _ASK_S = 0.5
 _ADMIN_S_MAX = 120.0
@@ -57,7 +57,7 @@ log.retention.ms=-1
 broker.session.timeout.ms=9000
 broker.heartbeat.interval.ms=500
 """
-# A further listener, which asks who is there. Passwords of SCRAM are given to a broker that runs.
+# A further listener, with authentication. Passwords of SCRAM are set in the running broker.
 _SECURED = """\
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SECURED://127.0.0.1:{secured}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port},SECURED://127.0.0.1:{secured}
@@ -163,7 +163,7 @@ class LocalBroker(Server):
             admin.create_topics([topic], operation_timeout=_ADMIN_S_MAX)[name].result(_ADMIN_S_MAX)
         except KafkaException as error:
             raise PermanentError(f"cannot create topic {name}: {error.args[0].str()}") from error
-        # The controller has made it; the broker hears of it a moment later.
+        # The controller has created it; the broker learns of it a moment later.
         deadline_s = time.monotonic() + _ADMIN_S_MAX
         while len(_led(admin, name)) < partitions:
             if time.monotonic() > deadline_s:
@@ -237,6 +237,6 @@ def _led(admin: AdminClient, topic: str) -> list[int]:
 
 
 def _admin(brokers: str) -> AdminClient:
-    # Ask again soon, and keep the client's complaints about a broker that is still starting to ourselves.
+    # Retry soon, and suppress the client's messages about a broker that is still starting.
     backoff_ms = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
     return AdminClient({"bootstrap.servers": brokers, **backoff_ms}, logger=_SILENT)

@@ -1,7 +1,7 @@
-"""Several servers at once, each alone: started, looked at and ended by different processes, over one folder.
+"""Several independent servers: different processes start, inspect and stop them, over one folder.
 
-What runs is known by locks that the system takes from a process with its life (see ``guarded``), so nothing that was
-killed at any moment leaves behind what a later start or stop would be misled by.
+Locks say which servers run; the operating system releases a lock when its process ends (see ``supervision``). So a
+process killed at any moment leaves nothing that misleads a later start or stop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A member as it is: ``pid`` where it runs, ``address`` where it answered when it was started."""
+    """The state of a member: ``pid`` if it runs, ``address`` at which it answered after its start."""
 
     member: Member
     pid: int | None
@@ -49,7 +49,7 @@ class ServerGroup:
     members: Sequence[Member] = MEMBERS
 
     def chosen(self, names: Sequence[str]) -> list[Member]:
-        """The members of these names, all for none; raises UsageError for a name that there is not."""
+        """The members with these names, or all members; raises UsageError for an unknown name."""
         known = {each.name: each for each in self.members}
         for name in names:
             if name not in known:
@@ -57,7 +57,7 @@ class ServerGroup:
         return [each for each in self.members if not names or each.name in names]
 
     def states(self, names: Sequence[str] = ()) -> list[MemberState]:
-        """What runs; where nobody knows whether it does, it does not."""
+        """The running members; an unknown state counts as not running."""
         return [self._state(each) for each in self.chosen(names)]
 
     def start(self, names: Sequence[str], report: Callable[[MemberState, float | None], None]) -> None:
@@ -81,7 +81,7 @@ class ServerGroup:
             self._start(lacking, report)
 
     def stop(self, names: Sequence[str], report: Callable[[Member, bool], None]) -> None:
-        """End what runs; ``report`` each member, and whether it ran."""
+        """Stop the running members; ``report`` each member, and whether it ran."""
         chosen = self.chosen(names)
         if not self._is_own():
             for each in chosen:
@@ -104,7 +104,7 @@ class ServerGroup:
         return True
 
     def log_file(self, member: Member) -> Path:
-        """What the member says, where it ever ran."""
+        """The log of the member, if it ever ran."""
         return self.folder / member.name / f"{member.log or member.name}.log"
 
     def _state(self, member: Member) -> MemberState:
@@ -137,7 +137,7 @@ class ServerGroup:
                 for done in as_completed(started):
                     report(self._state(started[done]), done.result())
             except BaseException:
-                # Ended from here, so that who waits for an answer of theirs hears of it at once; so is what comes up.
+                # Stopped here, so that a waiting thread sees it at once, and so are starting servers.
                 while wait(started, timeout=_LOOK_S).not_done:
                     self._end_all(members)
                 self._end_all(members)
@@ -156,9 +156,9 @@ class ServerGroup:
         entered = server.__enter__()
         try:
             member.prepare(entered)
-            aside = ready.with_suffix(".new")
-            aside.write_text(member.address.format(port=port), encoding="utf-8")
-            aside.replace(ready)
+            partial = ready.with_suffix(".new")
+            partial.write_text(member.address.format(port=port), encoding="utf-8")
+            partial.replace(ready)
         except BaseException as error:
             server.__exit__(type(error), error, error.__traceback__)
             raise
@@ -173,7 +173,7 @@ class ServerGroup:
         return (self.folder / MARKER).is_file()
 
     def _own(self) -> None:
-        """Make the folder ours; raises UsageError where it holds something else."""
+        """Claim the folder; raises UsageError if it has other content."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o711)
             found = self.folder.lstat()
@@ -184,7 +184,7 @@ class ServerGroup:
                     raise UsageError(
                         f"{self.folder} is not empty, and no services made it: name another with {FOLDER_VARIABLE}"
                     )
-                self.folder.chmod(0o711)  # nobody, as whom PostgreSQL runs where we are root, passes through
+                self.folder.chmod(0o711)  # PostgreSQL runs as ``nobody`` under root, and must pass through
                 (self.folder / MARKER).touch()
         except OSError as error:
             raise UsageError(

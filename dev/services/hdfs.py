@@ -1,6 +1,6 @@
-"""A name node and a data node on this machine, for tests that ask for them: Hadoop's own small cluster, on loopback.
+"""A name node and a data node on this machine, for tests that need them: Hadoop's own small cluster, on loopback.
 
-It is one jar of 40 MB, which is fetched when it is first asked for; the rest of Hadoop is what Spark brings.
+It is one jar of 40 MB, fetched at the first use. Spark contains the rest of Hadoop.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LocalHdfs(Server):
         return f"hdfs://{HOST}:{self.port}"
 
     def _await_details(self) -> None:
-        """It writes down where it is once it takes files."""
+        """Wait for the file in which the cluster writes its address once it accepts files."""
         deadline_s = time.monotonic() + _START_S_MAX
         while self._process is not None and self._process.poll() is None and time.monotonic() < deadline_s:
             try:

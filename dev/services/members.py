@@ -1,4 +1,4 @@
-"""The servers that `make services` starts: what each is, where it listens, how it ends."""
+"""The servers that `make services` starts: their kinds, their ports, how they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from crossline.basics.errors import SourceError, UsageError
 from dev.services.supervision import HOST
 
-# What examples/payments-kafka reads and writes: the partitions of each topic.
+# The topics of examples/payments-kafka, with their partitions.
 TOPICS = {"payments": 2, "payments-alerts": 2, "payments-decisions": 2, "payments-dead": 1}
 _PORT_MAX = 65_535
 _JSON = "application/vnd.schemaregistry.v1+json"
@@ -46,7 +46,7 @@ class Member:
         return f"CROSSLINE_{self.name.upper()}_PORT"
 
     def port_in(self, environment: Mapping[str, str] = os.environ) -> int:
-        """Its port; raises UsageError where the variable holds none."""
+        """Its port; raises UsageError if the variable is not a port."""
         given = environment.get(self.variable, "")
         if not given:
             return self.port
@@ -75,19 +75,19 @@ def _registry(folder: Path, port: int) -> AbstractContextManager[Any]:
 
 
 def _compatible(registry: Any) -> None:
-    """As other registries do by default: a schema that cannot read what is there is refused."""
+    """Reject a schema that cannot read existing records, as other registries do by default."""
     address = urlsplit(registry.url)
     connection = HTTPConnection(HOST, address.port, timeout=60)
     try:
         connection.request("PUT", f"{address.path}/config", '{"compatibility": "BACKWARD"}', {"Content-Type": _JSON})
         answer = connection.getresponse()
-        said = answer.read()
+        reply = answer.read()
     except (OSError, HTTPException) as error:
         raise SourceError(f"the registry at {registry.url} does not answer: {error}") from error
     finally:
         connection.close()
     if answer.status != HTTPStatus.OK:
-        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {said!r}")
+        raise SourceError(f"the registry at {registry.url} answers {answer.status} to its settings: {reply!r}")
 
 
 def _redis(folder: Path, port: int) -> AbstractContextManager[Any]:
@@ -113,21 +113,21 @@ def _store(folder: Path, port: int) -> AbstractContextManager[Any]:
 
 
 def _environment_file(server: Any) -> None:
-    """What a shell reads so that its programs find the store."""
+    """The shell commands that set the environment for clients of the store."""
     lines = "".join(f"export {name}={value}\n" for name, value in server.environment.items())
     _write_secret(server.folder / "environment", lines)
 
 
 def _write_secret(path: Path, text: str) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    aside.unlink(missing_ok=True)
-    with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+    partial = path.with_name(f"{path.name}.new")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(text)
-    aside.replace(path)
+    partial.replace(path)
 
 
-# None of the usual ports, so that servers which the machine has already are in nobody's way; and below those that
-# systems give to whichever process connects somewhere.
+# No default ports, so that they do not conflict with existing servers; below the range of ephemeral ports.
+#
 MEMBERS = (
     Member("kafka", 19092, signal.SIGTERM, f"{HOST}:{{port}}", _kafka, _topics, ports=2, log="broker"),
     Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry, _compatible),

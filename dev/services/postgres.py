@@ -25,7 +25,7 @@ _STOP_S_MAX = 20.0
 _LOOK_S = 0.02
 _LOG_TAIL = 15
 _AS_ANOTHER = "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[2])); os.execv(sys.argv[3], sys.argv[3:])"  # noqa: E501 - a program
-# What tests do without: nothing they write has to outlive the machine.
+# Settings for tests only: their data need not survive a crash of the machine.
 _BRIEF = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
 _STILL = "pre-existing shared memory block"
 
@@ -74,7 +74,7 @@ class LocalPostgres(Server):
 
     @property
     def password_file(self) -> Path:
-        """The password and nothing else."""
+        """Only the password."""
         return self.folder / "password"
 
     @property
@@ -103,29 +103,29 @@ class LocalPostgres(Server):
         """Start the server on its data and address, and wait until it answers."""
         deadline_s = time.monotonic() + _START_S_MAX
         while True:
-            said = self.log_file.stat().st_size if self.log_file.exists() else 0
+            log_bytes = self.log_file.stat().st_size if self.log_file.exists() else 0
             self._launch()
             if self._answers(deadline_s):
                 return
             code = self.kill()
-            # The processes of one that was killed take a moment to see that it is gone.
-            if _STILL not in self._log(said) or time.monotonic() > deadline_s:
+            # The processes of a killed server take a moment to notice its end.
+            if _STILL not in self._log(log_bytes) or time.monotonic() > deadline_s:
                 raise SinkError(self._failure(f"PostgreSQL did not come up on port {self.port} (exit code {code})"))
             time.sleep(_LOOK_S)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End the server as an operator does: what is under way is rolled back, what was committed is on disk."""
+        """Stop the server like an operator: open transactions are rolled back, committed ones are on disk."""
         process, self._process = self._process, None
         if process is not None:
             end_in_order(process, how, _STOP_S_MAX)
 
     def close(self) -> None:
-        """End the server; its data goes too, unless it was given a folder."""
+        """Stop the server, and remove its data unless it was given a folder."""
         self.stop(signal.SIGINT if self._kept is not None else signal.SIGQUIT)
         self._remove()
 
     def _make_ready(self) -> None:
-        """The folder, who may enter it, and a fresh cluster where there is none."""
+        """Prepare the folder, its permissions, and a new cluster if there is none."""
         if self._who is not None:
             if self._kept is None:
                 self.folder.chmod(0o711)
@@ -147,7 +147,7 @@ class LocalPostgres(Server):
             )
 
     def _initialise(self, data: Path) -> None:
-        # Made aside: where this is cut off, it begins anew the next time.
+        # Created in another folder first: if this is interrupted, the next start begins again.
         made = data.with_name("data.new")
         shutil.rmtree(made, ignore_errors=True)
         self.password_file.unlink(missing_ok=True)
@@ -192,11 +192,11 @@ class LocalPostgres(Server):
         if self._who is not None:
             another = [sys.executable, "-I", "-S", "-c", _AS_ANOTHER, str(self._who.group), str(self._who.user)]
             server = [*another, *server]
-        # It is not killed where we are gone, since it would leave shared memory behind.
+        # It is not killed when this process ends, since it would leave shared memory behind.
         self._process = self._opened.start(server, self.log_file, by="QUIT", cwd=Path("/"), environment=environment())
 
     def _answers(self, deadline_s: float) -> bool:
-        """Wait until it takes connections; False where it ends, or the time is over."""
+        """Wait until it accepts connections; False if it ends, or the time is over."""
         process = self._process
         while process is not None and process.poll() is None and time.monotonic() < deadline_s:
             with suppress(psycopg.OperationalError):

@@ -1,4 +1,4 @@
-"""Where PostgreSQL's own programs are, and as whom they run: as root they refuse."""
+"""The folder of PostgreSQL's programs, and the user that they run as, since they reject root."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNPRIVILEGED = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user and a group by number: those of a process that is not to be root."""
+    """The numbers of the user and the group of a process that must not run as root."""
 
     user: int
     group: int
@@ -43,7 +43,7 @@ class Binaries:
         installed = self.folder.parent
         target = folder / "pg" / installed.name
         if not target.exists():
-            # The wheel's libraries lie beside its package, and are found from where the programs are.
+            # The wheel's libraries are next to its package, and the programs find them relative to their own location.
             libraries = installed.parent.with_name(f"{installed.parent.name}.libs")
             if libraries.is_dir():
                 shutil.copytree(libraries, folder / libraries.name, dirs_exist_ok=True)
@@ -88,17 +88,19 @@ def _number(folder: Path) -> int:
 
 
 def _version(folder: Path) -> int | None:
-    """The major version of the programs in ``folder``; None where they do not run here."""
+    """The major version of the programs in ``folder``; None if they do not run here."""
     try:
-        said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+        version_text = subprocess.run(
+            [folder / "postgres", "--version"], capture_output=True, text=True, check=False
+        ).stdout
     except OSError:
         return None
-    match = _VERSION.search(said)
+    match = _VERSION.search(version_text)
     return int(match[1]) if match else None
 
 
 def identity() -> Identity | None:
-    """As whom PostgreSQL runs: ``nobody`` where we are root, else as we do. Raises PermanentError without a nobody."""
+    """The user of PostgreSQL: ``nobody`` for root, else this user. Raises PermanentError if there is no nobody."""
     if os.geteuid() != 0:
         return None
     try:
@@ -111,13 +113,13 @@ def identity() -> Identity | None:
 
 
 def can_enter(who: Identity, path: Path) -> bool:
-    """Whether ``who`` may enter the folder ``path``, through all that lie above it."""
+    """Whether ``who`` may enter the folder ``path``, through all its parents."""
     command = ["/bin/sh", "-c", 'cd "$0"', str(path)]
     return run_as(who, command).returncode == 0
 
 
 def run_as(who: Identity | None, command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` to its end as ``who``; what it says is in the result."""
+    """Run ``command`` to its end as ``who``; the result has its output."""
     more: dict[str, Any] = {} if who is None else {"user": who.user, "group": who.group, "extra_groups": []}
     done: subprocess.CompletedProcess[str] = subprocess.run(
         command,
@@ -135,5 +137,5 @@ def run_as(who: Identity | None, command: list[str]) -> subprocess.CompletedProc
 
 
 def environment() -> dict[str, str]:
-    """What the programs see: none of the variables that would send them elsewhere, nor anybody's secrets."""
+    """The environment of the programs: without variables that redirect them, and without secrets."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}

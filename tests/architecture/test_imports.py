@@ -59,7 +59,7 @@ CORE_BANNED = {
     *("ssl", "subprocess", "tempfile", "threading", "time", "urllib"),
 }
 CORE_BANNED_PARTS = ("pyarrow.fs", "pyarrow.parquet", "pyarrow.dataset", "pyarrow.flight")
-# A model is a program of somebody else: it runs in a process of its own, which the first starts, and the second is.
+# A model is a program of a third party: it runs in a process of its own, which the first starts, and the second is.
 OWN_PROCESS = {
     "basics/models/processes.py": {"os", "subprocess", "threading"},
     "basics/models/session.py": {"os"},

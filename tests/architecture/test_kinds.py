@@ -1,7 +1,8 @@
-"""What kind something is, is asked of the thing: predicates, lines, plans and stores are not told apart by their class.
+"""An object answers for its own kind: no code asks for the class of a predicate, a threshold, a plan or a store.
 
 A predicate says ``kind``, gives itself as ``.formula``, ``.sequence`` and so on, and answers what is asked of all of
-them; so do lines and plans. A new class is then complete where it is declared, and nobody searches for ``isinstance``.
+them; so do lines and plans. A new class is then complete where it is declared, without a search for
+``isinstance``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
 DECLARED = ("programs/program.py", "programs/predicate.py", "plan/spaces.py", "plan/pattern_spaces.py")
 # What is left, by file: how often it asks, and why.
 LEFT = {"runtime/stages/decision_stage.py": 1}  # an error is raised where a store is not the one that was put there
-RULES_LEFT = {  # of rules that nobody wrote, and of those whose type draws a line
+RULES_LEFT = {  # of rules that no author wrote, and of those whose type has a threshold
     "plan/compose.py": 1,
     "rules/holds/hold.py": 1,
     "analysis/english.py": 1,
@@ -36,7 +37,7 @@ def classes_in(name: str) -> set[str]:
 
 
 def kinds() -> set[str]:
-    """The classes that are told apart by what they say."""
+    """The classes whose kind is asked of the object."""
     stores = {getattr(make, "__name__", "") for make in KERNELS.values()} | {Reevaluation.__name__, "DecidedPlan"}
     return set().union(*map(classes_in, DECLARED)) | {Predicate.__name__} | stores
 

@@ -87,12 +87,12 @@ def watching(browser: Browser, site: Site) -> Iterator[Opened]:
         watched = Watched(page, site)
         hosts = {urlsplit(site.url).netloc, urlsplit(site.open_url).netloc}
 
-        def said(text: str) -> None:
+        def note_error(text: str) -> None:
             if not any(f"status of {status} " in text for status in watched.expected):
                 watched.errors.append(text)
 
-        page.on("console", lambda message: said(message.text) if message.type in {"error", "warning"} else None)
-        page.on("pageerror", lambda error: said(str(error)))
+        page.on("console", lambda message: note_error(message.text) if message.type in {"error", "warning"} else None)
+        page.on("pageerror", lambda error: note_error(str(error)))
         page.on(
             "request",
             lambda asked: watched.strayed.append(asked.url) if urlsplit(asked.url).netloc not in hosts else None,

@@ -23,8 +23,8 @@ from unit.serve.console.cards import cards
 from unit.serve.console.kit import room
 from unit.serve.ledger.ledgerkit import BASIS, EVIDENCE, FIGURES, asked, key_files
 
+from .accessibility_tree import accessibility_faults
 from .conftest import Opened, Site, Watched, watching
-from .heard import faults_heard
 from .pictures import DOCS, IN_DOCS, take
 from .serving import serving
 from .test_pages import faults, looked_at
@@ -36,7 +36,7 @@ SIZES = ((1440, 900), (1100, 800), (720, 900), (390, 844))
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A console over cases of real alerts; the API was asked about one of their records."""
     folder = tmp_path_factory.mktemp("casework")
     with room(folder, project=cards(), decisions=answered(folder)) as made:
@@ -62,9 +62,9 @@ def answered(folder: Path) -> LedgerDecisions:
 
 
 @pytest.fixture
-def seated(browser: Browser, desk: Site) -> Iterator[Opened]:
+def seated(browser: Browser, console: Site) -> Iterator[Opened]:
     """Opens a page for somebody who is logged in, and looks afterwards whether its browser complained."""
-    with watching(browser, desk) as opened:
+    with watching(browser, console) as opened:
 
         def open_for(name: str = "ines.vale", path: str = "/queue?view=open", **more: object) -> Watched:
             at = opened(**more)
@@ -157,9 +157,9 @@ def test_new_cases_are_reported_and_nothing_moves(seated: Opened) -> None:
     at, before = row_in_focus(page), page.locator("#cases .case").count()
     page.evaluate("document.dispatchEvent(new CustomEvent('crossline:event', {detail: {kind: 'case', body: {}}}))")
     expect(page.locator("#news")).to_contain_text("3 new cases above")
-    expect(page.locator("#news-said")).to_contain_text("3 new cases above")
+    expect(page.locator("#news-status")).to_contain_text("3 new cases above")
     assert (row_in_focus(page), page.locator("#cases .case").count()) == (at, before)
-    assert page.evaluate("document.activeElement.id") == "f-held"  # it is told, and takes nobody's place
+    assert page.evaluate("document.activeElement.id") == "f-held"  # it is announced, and does not move the focus
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press(".")
     page.wait_for_url("**seen=60")
@@ -172,7 +172,7 @@ def test_every_width_holds_and_axe_finds_nothing(seated: Opened, axe: str) -> No
     for path in ("/queue?view=open", "/queue?view=open&ask=resolve&case=C-2", MULE, f"{MULE}&ask=snooze", "/views"):
         page.goto(origin + path)
         come(page)
-        found = [*faults(page, axe), *faults_heard(page)]
+        found = [*faults(page, axe), *accessibility_faults(page)]
         assert page.locator("h1").count() == 1, path
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
@@ -215,7 +215,7 @@ def test_a_dot_and_its_row_name_each_other(seated: Opened) -> None:
     expect(page.locator("tr[data-record=t0005122]")).to_have_class("cross marked")
 
 
-def test_a_receipt_is_read_on_its_case_copied_whole_and_holds(seated: Opened, desk: Site) -> None:
+def test_a_receipt_is_read_on_its_case_copied_whole_and_holds(seated: Opened, console: Site) -> None:
     """What is copied is checked as docs/receipts.md says: the digest, and the signature over it."""
     page = seated(path=MULE, permissions=["clipboard-read", "clipboard-write"]).page
     beside = page.get_by_role("complementary")
@@ -233,15 +233,15 @@ def test_a_receipt_is_read_on_its_case_copied_whole_and_holds(seated: Opened, de
     digest = hashlib.sha256(canonical).hexdigest()
     assert receipt["digest"] == digest
     expect(beside).to_contain_text(f"{digest[:12]}…{digest[-4:]}")
-    assert desk.room is not None
-    public = load_pem_public_key((desk.room.folder / "signing.pub.pem").read_bytes())
+    assert console.room is not None
+    public = load_pem_public_key((console.room.folder / "signing.pub.pem").read_bytes())
     public.verify(base64.b64decode(receipt["signature"]), f"crossline receipt 1\n{digest}".encode())  # type: ignore[union-attr,call-arg]  # Ed25519
 
 
-def test_the_documentation_has_its_pictures(browser: Browser, desk: Site, tmp_path: Path) -> None:
+def test_the_documentation_has_its_pictures(browser: Browser, console: Site, tmp_path: Path) -> None:
     """They can be taken; with CROSSLINE_WRITE_PAGES=1 these are the ones that the documentation shows."""
     folder = DOCS if os.environ.get("CROSSLINE_WRITE_PAGES") else tmp_path
-    take(browser, desk.url, IN_DOCS, folder)
+    take(browser, console.url, IN_DOCS, folder)
     for name, (_, size, _) in IN_DOCS.items():
         assert struct.unpack(">II", (folder / f"{name}.png").read_bytes()[16:24]) == size
     pages = "".join((DOCS / each).read_text() for each in ("../../README.md", "../console.md"))

@@ -13,7 +13,7 @@ from crossline.serve.approvals.values import RuleDraft
 from .labelled import RULE, labelled
 from .serving import serving
 from .test_pages import faults
-from .test_rules import WAIT_MS, Desk
+from .test_rules import WAIT_MS, Console
 
 pytestmark = pytest.mark.xdist_group("browser")
 AT = "/rules/card_testing/1/edit"
@@ -34,14 +34,14 @@ severity: high
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def console(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     with labelled(tmp_path_factory.mktemp("labelled")) as room, serving(room.app) as url:
         room.user("tom.berg", "analyst")
-        yield Desk(room, url, browser)
+        yield Console(room, url, browser)
 
 
-def drafted(desk: Desk, who: str, rule_id: str, text: str) -> None:
-    parts = desk.room.parts
+def drafted(console: Console, who: str, rule_id: str, text: str) -> None:
+    parts = console.room.parts
     parts.approvals.keep_draft(RuleDraft(rule_id, who, text, parts.now_ms()))
 
 
@@ -55,9 +55,9 @@ def fits(page: Page, width: int) -> None:
     assert page.evaluate(wider) == 0
 
 
-def test_the_form_is_worked_by_keyboard_and_the_text_follows(desk: Desk, axe: str) -> None:
-    drafted(desk, "ines.vale", "new", STEPS)
-    ines = desk.seat("ines.vale", "/rules/new?view=form")
+def test_the_form_is_worked_by_keyboard_and_the_text_follows(console: Console, axe: str) -> None:
+    drafted(console, "ines.vale", "new", STEPS)
+    ines = console.seat("ines.vale", "/rules/new?view=form")
     text, lines = ines.locator("#text"), STEPS.splitlines(keepends=True)
     ines.get_by_role("button", name="Down Step 1").press("Enter")
     expect(text).to_have_value("".join([*lines[:7], lines[9], lines[7], lines[8], *lines[10:]]))
@@ -92,9 +92,9 @@ def test_the_form_is_worked_by_keyboard_and_the_text_follows(desk: Desk, axe: st
     ines.context.close()
 
 
-def test_the_nearest_frauds_and_good_customers_are_seen_in_the_past_that_was_chosen(desk: Desk, axe: str) -> None:
-    drafted(desk, "ines.vale", "card_testing", RULE)
-    ines = desk.seat("ines.vale", AT)
+def test_the_nearest_frauds_and_good_customers_are_seen_in_the_past_that_was_chosen(console: Console, axe: str) -> None:
+    drafted(console, "ines.vale", "card_testing", RULE)
+    ines = console.seat("ines.vale", AT)
     ines.locator("[name=from]").fill("2026-01-02T00:00")
     ines.locator("#draw").click()
     expect(ines.locator("#slid")).to_contain_text("3: ", timeout=WAIT_MS)
@@ -118,10 +118,10 @@ def test_the_nearest_frauds_and_good_customers_are_seen_in_the_past_that_was_cho
     ines.context.close()
 
 
-def test_a_backtest_is_stopped_run_again_and_found_from_another_tab(desk: Desk) -> None:
-    drafted(desk, "ines.vale", "card_testing", RULE)
-    drafted(desk, "tom.berg", "card_testing", RULE.replace("threshold: 3", "threshold: 2"))
-    ines, tom = desk.seat("ines.vale", AT), desk.seat("tom.berg", AT)
+def test_a_backtest_is_stopped_run_again_and_found_from_another_tab(console: Console) -> None:
+    drafted(console, "ines.vale", "card_testing", RULE)
+    drafted(console, "tom.berg", "card_testing", RULE.replace("threshold: 3", "threshold: 2"))
+    ines, tom = console.seat("ines.vale", AT), console.seat("tom.berg", AT)
     for page in (ines, tom):
         page.locator("#run").click()
         page.wait_for_url("**job=*")
@@ -139,12 +139,12 @@ def test_a_backtest_is_stopped_run_again_and_found_from_another_tab(desk: Desk) 
     expect(ines.locator("#stale")).to_be_visible()
     again = ines.context.new_page()
     ines.close()
-    again.goto(f"{desk.url}{AT}?job={job[1]}")
+    again.goto(f"{console.url}{AT}?job={job[1]}")
     expect(again.locator("#trial")).to_contain_text("Proof", timeout=WAIT_MS)
     expect(again.get_by_role("button", name="Ask for approval")).to_have_count(
         0 if again.locator("#why").count() else 1
     )
-    refused = tom.goto(f"{desk.url}{AT}?job={job[1]}")
+    refused = tom.goto(f"{console.url}{AT}?job={job[1]}")
     assert refused is not None
     expect(tom.locator("#trial")).to_contain_text("The backtest failed.")  # hers is not his to see
     for page in (again, tom):

@@ -20,7 +20,7 @@ DAYS = 20
 
 
 @dataclass
-class Desk:
+class Console:
     url: str
     browser: Browser
 
@@ -36,7 +36,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def console(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     with working(tmp_path_factory.mktemp("health")) as at, serving(at.app) as url:
         at.clock.now_ms += DAYS * DAY_MS
         now_ms, path = at.clock.now_ms, at.folder.parent / "serve"
@@ -46,12 +46,12 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         steady = alerts_of("spending", [2] * DAYS + [1], now_ms, kind="shadow")
         take(path, now_ms, [*flood, *both, *steady])
         label(path, now_ms - DAY_MS, {each["record_id"]: place % 3 > 0 for place, each in enumerate(flood[:60])})
-        yield Desk(url, browser)
+        yield Console(url, browser)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
-def test_health_is_found_read_and_left(desk: Desk, axe: str, scheme: str, width: int) -> None:
-    page = desk.seat(width, scheme)
+def test_health_is_found_read_and_left(console: Console, axe: str, scheme: str, width: int) -> None:
+    page = console.seat(width, scheme)
     page.locator(".side a, .tabbar a").filter(has_text="Health", visible=True).press("Enter")
     page.wait_for_url("**/health/payments")
     expect(page.get_by_text("3 need you")).to_be_visible()

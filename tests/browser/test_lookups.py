@@ -29,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+def console(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """Opens pages of a console whose cases link three accounts, and whose pipeline has dead letters."""
     folder = tmp_path_factory.mktemp("lookups")
     resent, log = ResentFile(folder / "resent.db"), FileRecordLog(folder / "in", "id")
@@ -48,8 +48,8 @@ def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     resent.close()
 
 
-def test_links_are_drawn_and_their_table_says_the_same(desk: Opened, axe: str) -> None:
-    at = desk(scheme="dark")
+def test_links_are_drawn_and_their_table_says_the_same(console: Opened, axe: str) -> None:
+    at = console(scheme="dark")
     at.log_in("vera.lux", "/links/account_id/a1?depth=2")
     page = at.page
     expect(page.locator("#drawing")).to_have_attribute("data-drawn", "4")
@@ -66,8 +66,8 @@ def test_links_are_drawn_and_their_table_says_the_same(desk: Opened, axe: str) -
     page.wait_for_url("**/entities/account_id/a1")
 
 
-def test_a_phone_has_the_table_alone(desk: Opened, axe: str) -> None:
-    at = desk(width=390, height=844)
+def test_a_phone_has_the_table_alone(console: Opened, axe: str) -> None:
+    at = console(width=390, height=844)
     at.log_in("olga.ops", "/links/account_id/a1")
     expect(at.page.locator("tr[data-place]").first).to_be_visible()
     expect(at.page.locator("#drawing")).to_be_hidden()
@@ -77,8 +77,8 @@ def test_a_phone_has_the_table_alone(desk: Opened, axe: str) -> None:
         assert faults(at.page, axe) == [], path
 
 
-def test_a_dead_letter_is_mended_and_sent(desk: Opened, axe: str) -> None:
-    at = desk()
+def test_a_dead_letter_is_mended_and_sent(console: Opened, axe: str) -> None:
+    at = console()
     at.expected = {422}
     at.log_in("olga.ops", "/dead-letters?reason=malformed_json")
     page = at.page
@@ -98,8 +98,8 @@ def test_a_dead_letter_is_mended_and_sent(desk: Opened, axe: str) -> None:
     assert faults(page, axe) == []
 
 
-def test_a_slash_searches_from_everywhere_and_an_id_goes_to_its_page(desk: Opened, axe: str) -> None:
-    at = desk()
+def test_a_slash_searches_from_everywhere_and_an_id_goes_to_its_page(console: Opened, axe: str) -> None:
+    at = console()
     at.log_in("vera.lux")  # who asks for no evidence: these alerts are of no source
     page = at.page
     page.keyboard.press("/")

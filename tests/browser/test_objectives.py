@@ -64,5 +64,5 @@ def test_a_missed_promise_leads_to_the_pipeline(browser: Browser, urls: tuple[st
     page.get_by_role("link", name="Health of the pipeline").click()
     page.wait_for_url(urls[0] + PAGES[1])
     expect(page.get_by_role("heading", name="Pipeline payments")).to_be_visible()
-    expect(page.get_by_text("sink kafka has not taken the batch")).to_be_visible()
+    expect(page.get_by_text("sink kafka has not accepted the batch")).to_be_visible()
     page.context.close()

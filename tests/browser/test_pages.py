@@ -163,7 +163,7 @@ def inserted(at: Watched, html: str) -> None:
     at.page.evaluate("html => document.querySelector('main').insertAdjacentHTML('beforeend', html)", html)
 
 
-def test_markup_that_somebody_got_into_a_page_runs_nothing(opened: Opened) -> None:
+def test_markup_injected_into_a_page_runs_nothing(opened: Opened) -> None:
     at = opened()
     at.log_in("olga.ops")
     blocked: list[str] = []

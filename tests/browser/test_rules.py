@@ -32,7 +32,7 @@ PAGES = (
 
 
 @dataclass
-class Desk:
+class Console:
     room: Room
     url: str
     browser: Browser
@@ -49,25 +49,25 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def console(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     with working(tmp_path_factory.mktemp("rules")) as at, serving(at.app) as url:
         at.user("all.roles", "analyst", "approver", "operator")
-        yield Desk(at, url, browser)
+        yield Console(at, url, browser)
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 1440), ("light", 390)])
-def test_axe_finds_nothing_and_nothing_is_too_wide(desk: Desk, axe: str, scheme: str, width: int) -> None:
-    page = desk.seat("all.roles", "/profile", width, scheme)
+def test_axe_finds_nothing_and_nothing_is_too_wide(console: Console, axe: str, scheme: str, width: int) -> None:
+    page = console.seat("all.roles", "/profile", width, scheme)
     for path in PAGES:
-        page.goto(desk.url + path)
+        page.goto(console.url + path)
         assert faults(page, axe) == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.locator("h1").count() == 1, path
     page.context.close()
 
 
-def test_a_rule_is_written_proven_approved_by_another_and_published(desk: Desk, axe: str) -> None:
-    ines = desk.seat("ines.vale", "/rules/large_payment")
+def test_a_rule_is_written_proven_approved_by_another_and_published(console: Console, axe: str) -> None:
+    ines = console.seat("ines.vale", "/rules/large_payment")
     ines.keyboard.press("e")
     ines.wait_for_url("**/rules/large_payment/1/edit")
     expect(ines.get_by_text("There is no proof of exactly this text")).to_be_visible()
@@ -92,23 +92,23 @@ def test_a_rule_is_written_proven_approved_by_another_and_published(desk: Desk, 
     ines.keyboard.press("Control+Enter")
     expect(ines.locator("#trial")).to_contain_text("Proof", timeout=WAIT_MS)
     assert faults(ines, axe) == []
-    ines.reload()  # what can be asked for now is said by the server
+    ines.reload()  # the server says which actions are possible now
     ines.get_by_role("button", name="Ask for approval").press("Enter")
     ines.wait_for_url("**/approvals/1")
     expect(ines.get_by_text("needs the scope rules:approve")).to_be_visible()
-    oda = desk.seat("oda.lind", "/approvals/1")
+    oda = console.seat("oda.lind", "/approvals/1")
     assert faults(oda, axe) == []
     oda.get_by_role("link", name="Approve…").press("Enter")
     expect(oda.get_by_text("Version 2 replaces version 1 for all records from now on.")).to_be_visible()
     oda.get_by_role("button", name="Publish version 2").press("Enter")
     expect(oda.get_by_text("Version 2 of large_payment is published")).to_be_visible()
-    assert "value: 80000" in Path(desk.room.folder / "rules/large_payment.yaml").read_text()
+    assert "value: 80000" in Path(console.room.folder / "rules/large_payment.yaml").read_text()
     for page in (ines, oda):
         page.context.close()
 
 
-def test_form_and_slider_change_the_text_and_what_it_says(desk: Desk, axe: str) -> None:
-    ines = desk.seat("ines.vale", "/rules/card_testing/1/edit?view=form")
+def test_form_and_slider_change_the_text_and_what_it_says(console: Console, axe: str) -> None:
+    ines = console.seat("ines.vale", "/rules/card_testing/1/edit?view=form")
     text = ines.locator("#text")
     ines.get_by_label("aggregation threshold").fill("4")
     expect(ines.locator("#caption")).to_contain_text("is >= 4")

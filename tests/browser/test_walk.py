@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from .accessibility_tree import accessibility_faults
 from .conftest import Opened, Site, Watched, watching
-from .heard import faults_heard
 from .test_pages import faults, looked_at
 from .walking import MULE, Walk, transfer, walking
 
@@ -31,7 +31,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
 
 @pytest.fixture
 def people(browser: Browser, walk: Walk) -> Iterator[Opened]:
-    """Opens a browser for somebody; at the end none may have complained, or asked anybody else."""
+    """Opens a browser for a user; at the end none may have logged an error, or sent a request elsewhere."""
     with watching(browser, Site(None, walk.url, walk.url)) as opened:
         yield opened
 
@@ -119,7 +119,7 @@ def _written_and_proven(page: Page) -> None:
 
 
 def _published(page: Page) -> None:
-    """The second person finds it where he is told, reads what it would have done, and publishes it."""
+    """The second person finds it in the queue, reads what it would have done, and publishes it."""
     page.get_by_role("link", name=RULE).press("Enter")
     page.wait_for_url("**/approvals/1")
     expect(page.locator(".split")).to_contain_text("3 appear")
@@ -191,7 +191,7 @@ def test_every_page_at_every_width_light_and_dark(people: Opened, walk: Walk, ax
     for path in (*_pages(), "/profile"):
         page.goto(walk.url + path)
         expect(page.locator(".sk")).to_have_count(0, timeout=WAIT_MS)
-        found = [*faults(page, axe), *faults_heard(page)]
+        found = [*faults(page, axe), *accessibility_faults(page)]
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 WAIT_S = 120.0
-# What the client tells of, and goes on after: a broker that is slow to answer, or that has just come up.
+# Errors that the client reports and recovers from: a broker that is slow to answer, or that has just started.
 PASSING = {
     *(KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD),
     *(KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.REQUEST_TIMED_OUT),
@@ -40,7 +40,7 @@ def read_topic(brokers: str, topic: str) -> list[Message]:
         if error is None:
             messages.append(message)
         elif error.code() == KafkaError._PARTITION_EOF:
-            open_.discard(message.partition())  # told again where a broker was away for a moment
+            open_.discard(message.partition())  # reported again if a broker was away for a moment
         else:
             assert error.code() in PASSING, error
     consumer.close()

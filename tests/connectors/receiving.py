@@ -29,7 +29,7 @@ class Receiver:
         self.taken: list[str] = []
         self.seen: dict[str, int] = {}
         self.unsigned: list[str] = []
-        self.away = threading.Event()  # it hangs up on whoever only asks whether it is there
+        self.away = threading.Event()  # it closes connections that only probe it
         self.closing = threading.Event()
         self.lock = threading.Lock()
         self.server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
@@ -60,7 +60,7 @@ class Receiver:
                 if status == TRICKLE:
                     self._trickle()
                     return
-                with suppress(ConnectionError):  # whoever asked may have given up
+                with suppress(ConnectionError):  # the client may have given up
                     self.send_response(status)
                     headers, body = receiver.raw or ({"Content-Length": "4", **receiver.headers}, b"said")
                     self.close_connection = receiver.raw is not None

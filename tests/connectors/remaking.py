@@ -26,7 +26,7 @@ def delete(broker: LocalBroker, topic: str) -> None:
     admin = broker.admin()
     admin.delete_topics([topic], operation_timeout=WAIT_S)[topic].result(WAIT_S)
     deadline_s = time.monotonic() + WAIT_S
-    while topic in admin.list_topics(timeout=WAIT_S).topics:  # a broker hears of it a moment later
+    while topic in admin.list_topics(timeout=WAIT_S).topics:  # a broker learns of it a moment later
         assert time.monotonic() < deadline_s
 
 

@@ -61,14 +61,14 @@ def test_a_sink_that_is_down_holds_the_batch_and_the_others_are_not_called_again
     ]
 
 
-def test_a_permanent_error_is_raised_and_keeps_the_batch_from_nobody() -> None:
+def test_a_permanent_error_is_raised_and_keeps_the_batch_from_no_other_sink() -> None:
     broken, after = Flaky(PermanentError("no such topic")), Flaky()
     with pytest.raises(PermanentError, match="no such topic"):
         deliver_all([broken, after], delivery(0), AT_ONCE)
     assert (broken.calls, after.calls, after.taken) == (1, 1, [0])
 
 
-def test_an_error_that_nobody_thought_of_keeps_the_batch_from_nobody() -> None:
+def test_an_unexpected_error_of_a_sink_keeps_the_batch_from_no_other() -> None:
     class Broken(Flaky):
         def deliver(self, delivery: Delivery) -> None:
             raise KeyError(delivery.batch_id)
@@ -161,7 +161,7 @@ def test_stopping_while_a_batch_is_held() -> None:
         deliver_all([Stopping(SinkError("down"), SinkError("down"))], delivery(0), RetryPolicy(initial_ms=10**9), stop)
 
 
-def test_pauses_grow_to_a_bound_and_heed_the_sink() -> None:
+def test_pauses_grow_to_a_bound_and_follow_the_sinks_retry_time() -> None:
     asked = [None, None, None, None, 5000]
     down = Flaky(*(SinkError("down", retry_after_ms=each) for each in asked))
     waited: list[float] = []

@@ -1,7 +1,7 @@
 """The contract of every sink.
 
 A delivery made twice, or half and then again, leaves what one delivery leaves, whatever the numbers of its batches;
-what nobody would ever see holds the batch; and no sink's fault keeps another from its batch.
+a loss that no one would notice holds the batch; and no sink's fault keeps another from its batch.
 """
 
 from __future__ import annotations
@@ -154,15 +154,15 @@ def test_a_place_moved_away_while_it_is_written_holds_the_batch_until_it_is_back
     if place.file is None:
         pytest.skip("no file")
     deliver(sink, delivery(0, "a"))
-    aside = place.file.with_name("aside")
-    place.file.rename(aside)
+    moved = place.file.with_name("moved")
+    place.file.rename(moved)
     for _ in range(2):
         with pytest.raises(SinkError, match=f"{place.file} was deleted or moved away"):
             sink.deliver(delivery(1, "b"))
     place.file.touch()
     with pytest.raises(SinkError, match=f"{place.file} is another file"):
         sink.deliver(delivery(1, "b"))
-    aside.rename(place.file)
+    moved.rename(place.file)
     deliver(sink, delivery(1, "b"))
     assert place.ids() == ["id-a", "id-b"]
 

@@ -142,12 +142,12 @@ def test_a_damaged_note_is_refused(path: Path) -> None:
 def test_a_file_moved_away_holds_the_batch_until_it_is_back(path: Path) -> None:
     sink = opened(path)
     sink.deliver(delivery(0, "t1"))
-    aside = path.with_suffix(".old")
-    path.rename(aside)
+    moved = path.with_suffix(".old")
+    path.rename(moved)
     with pytest.raises(SinkError, match=r"was deleted or moved away .* move it back"):
         sink.deliver(delivery(1, "t2"))
     assert not path.exists()
-    aside.rename(path)
+    moved.rename(path)
     sink.deliver(delivery(1, "t2"))
     assert records(path) == ["t1", "t2"]
 
@@ -175,7 +175,7 @@ def test_a_file_cut_short_while_it_is_written_holds_the_batch(path: Path) -> Non
 
 
 @pytest.mark.parametrize("left", [0, 1, 2])
-def test_what_was_cut_or_moved_away_while_nobody_wrote_is_not_there(path: Path, left: int) -> None:
+def test_lines_cut_or_moved_away_between_writes_are_not_there(path: Path, left: int) -> None:
     sink = opened(path)
     sink.deliver(delivery(0, "t1", "t2", "t3"))
     sink.close()
@@ -208,7 +208,7 @@ def test_an_alert_that_comes_again_much_later_in_the_same_run(path: Path) -> Non
     assert records(path) == [f"t{number}" for number in range(6)]
 
 
-def test_files_of_the_version_before_are_taken_up(path: Path) -> None:
+def test_files_of_the_previous_version_are_read(path: Path) -> None:
     """They have a note of the last batch, and no index."""
     lines = [json.dumps(alert(name)) for name in ("t1", "t2", "t3")]
     path.write_text("\n".join([*lines, ""]))
@@ -244,15 +244,15 @@ def test_an_index_that_is_lost_is_made_again(path: Path, damage: str) -> None:
 
 def test_an_index_older_than_its_file_learns_what_is_missing(path: Path) -> None:
     """As after a power failure: the lines were synced, the index was not."""
-    index, aside = path.with_name("alerts.jsonl.ids"), path.with_name("aside")
+    index, moved = path.with_name("alerts.jsonl.ids"), path.with_name("moved")
     first = opened(path)
     first.deliver(delivery(0, "t1"))
     first.close()
-    shutil.copy(index, aside)
+    shutil.copy(index, moved)
     second = opened(path)
     second.deliver(delivery(1, "t2", "t3"))
     second.close()
-    shutil.copy(aside, index)
+    shutil.copy(moved, index)
     opened(path).deliver(delivery(2, "t1", "t2", "t3", "t4"))
     assert records(path) == ["t1", "t2", "t3", "t4"]
 

@@ -115,4 +115,4 @@ def test_a_topic_that_is_gone_and_brokers_that_are_away(
     monkeypatch.setattr(kafka_back, "_ASK_S", 0.2)
     back = BackwardTopicReader({"bootstrap.servers": "127.0.0.1:1"}, [topic], None, 0, time.monotonic() + FOR_S)
     assert list(back.values()) == []
-    assert back.gone[0].startswith(f"the brokers of {topic} cannot be asked")
+    assert back.gone[0].startswith(f"the brokers of {topic} cannot be reached")

@@ -96,7 +96,7 @@ def test_brokers_that_do_not_answer_give_nothing() -> None:
 def test_a_topic_made_anew_is_read_from_its_beginning_however_many_messages_it_has(
     kafka_broker: LocalBroker, kafka_topic: Callable[..., str], reading: Callable[[str], ControlTopicReader]
 ) -> None:
-    """Of a reader that heard nothing of it, as in a process that stood still: no offset tells."""
+    """A reader that missed it, as in a process that stood still: no offset shows it."""
     name = kafka_topic()
     send(kafka_broker, name, 2)
     reader = reading(name)
@@ -164,7 +164,7 @@ def test_brokers_that_go_away_once_it_is_sent_are_not_waited_for_for_ever(
         return offset
 
     monkeypatch.setattr(OpenControlTopic, "send", the_last)
-    with pytest.raises(SinkError, match="whether somebody else was first is not known"):
+    with pytest.raises(SinkError, match="it is unknown whether another message was first"):
         publish_rules(tmp_path / "mine.yaml", pipeline, "alice", as_json=True)
 
 
@@ -173,7 +173,7 @@ def test_what_doctor_says_of_control_topics(
 ) -> None:
     monkeypatch.setattr(doctor, "_ASK_S_MAX", WAIT_S)
 
-    def said(rules: str, lists: str) -> dict[str, tuple[str, str]]:
+    def findings(rules: str, lists: str) -> dict[str, tuple[str, str]]:
         places = {"kind": "kafka", "brokers": kafka_broker.brokers}
         streams = {"payments": {"id": "payment_id", "event_time": {"field": "at"}, "fields": FIELDS}}
         sources = {"payments": {"kind": "files", "path": "in"}}
@@ -184,7 +184,7 @@ def test_what_doctor_says_of_control_topics(
         return {each.name: (each.status, f"{each.found} | {each.advice}") for each in found}
 
     kept, wide = kafka_topic(append_time=False), kafka_topic(2)
-    first, second = said(control, kept), said(wide, "nowhere")
+    first, second = findings(control, kept), findings(wide, "nowhere")
     assert first[f"control topic {control}"][0] == "ok"
     status, text = first[f"control topic {kept}"]
     assert (status, "cleanup.policy is delete, message.timestamp.type is CreateTime" in text) == ("warning", True)

@@ -64,13 +64,13 @@ def pending(broker: LocalBroker, name: str, messages: Iterable[Outgoing]) -> Pro
     return producer
 
 
-def test_a_batch_is_taken_once_whoever_brings_it(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
+def test_a_batch_is_written_once_by_any_producer(kafka_broker: LocalBroker, kafka_topic: Topic) -> None:
     topic, name = kafka_topic(2), str(uuid.uuid4())
     first, second = post(kafka_broker, name), post(kafka_broker, name)
     give(first, 0, [outgoing(topic, "a"), outgoing(topic, "b")])
     give(second, 0, [outgoing(topic, "a"), outgoing(topic, "b")])  # the next process, or one that is doubled
     give(second, 1, [outgoing(topic, "c")])
-    # The first one stood still meanwhile: it is told of that, looks, and adds nothing.
+    # The first one stood still meanwhile: it gets that as an error, reads the topic, and adds nothing.
     with pytest.raises(SinkError, match="another process has begun under it"):
         give(first, 1, [outgoing(topic, "c")])
     give(first, 1, [outgoing(topic, "c")])
@@ -230,8 +230,8 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
     """A broker that comes back may lack the end of the last transaction; one that goes on would end it as undone."""
     body: list[Callable[[KafkaError], None]] = []
 
-    class Heard(Producer):
-        """What it is told, and a flush in whose midst the brokers go."""
+    class Received(Producer):
+        """Records its calls; the brokers go away in the middle of a flush."""
 
         def __init__(self, settings: dict[str, Any], **more: Any) -> None:
             super().__init__(settings, **more)
@@ -245,7 +245,7 @@ def test_a_client_that_was_without_brokers_is_not_asked_again(
 
     topic = kafka_topic()
     to = post(kafka_broker, str(uuid.uuid4()))
-    monkeypatch.setattr(transactional_producer, "Producer", Heard)
+    monkeypatch.setattr(transactional_producer, "Producer", Received)
     give(to, 0, [outgoing(topic, "a")])
     give(to, 1, [outgoing(topic, "b")])
     assert len(body) == 1

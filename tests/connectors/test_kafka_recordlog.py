@@ -171,7 +171,7 @@ def test_brokers_that_do_not_answer_are_reported_in_time() -> None:
     run(put())
 
 
-def test_avro_and_topics_of_nobody_are_refused() -> None:
+def test_avro_and_unknown_topics_are_refused() -> None:
     avro = source("127.0.0.1:1", "payments", registry={"url": "http://127.0.0.1:2"})
     with pytest.raises(UsageError, match=r"topic payments: found records of Avro \(registry\), expected JSON"):
         KafkaRecordLog(avro, "payments", "account", {})

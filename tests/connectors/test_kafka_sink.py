@@ -144,7 +144,7 @@ def test_brokers_that_are_away_hold_up_no_stop(tail: int, others: int, tmp_path:
     timer.join()
 
 
-def test_a_batch_without_alerts_asks_nobody() -> None:
+def test_a_batch_without_alerts_sends_no_request() -> None:
     opened(AWAY).deliver(delivery(0))
 
 

@@ -44,7 +44,7 @@ def test_the_same_topics_are_read_on(kafka_broker: LocalBroker, kafka_topic: Cal
     admin.create_partitions([NewPartitions(first, 3)])[first].result(WAIT_S)
     again = watch(kafka_broker, note, first, second)  # a topic that comes later is noted then
     again.begin({first: {"0": 3}})
-    again.ask()()
+    again.request()()
     assert sorted(json.loads(note.read_text())) == sorted([first, second])
     again.close()
 
@@ -70,11 +70,11 @@ def test_a_topic_made_again_while_it_is_read(
     topic = kafka_topic()
     running = watch(kafka_broker, note, topic)
     running.begin(None)
-    running.ask()()
+    running.request()()
     remake(kafka_broker, topic)
     send(kafka_broker, topic, 9)
     with pytest.raises(PermanentError, match="deleted and made again"):
-        running.ask()()
+        running.request()()
 
 
 @kafka
@@ -136,7 +136,7 @@ def test_what_a_broker_says_that_comes_back_is_asked_again(
     watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
     assert lines == []
     lines.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(SourceError, match="cannot be asked"):
+    with pytest.raises(SourceError, match="cannot be reached"):
         watch(kafka_broker, note, topic).begin({topic: {"0": 3}})
 
 
@@ -148,7 +148,7 @@ def test_a_topic_that_is_not_there(kafka_broker: LocalBroker, kafka_topic: Calla
     running = watch(kafka_broker, note, topic)
     running.begin(None)
     delete(kafka_broker, topic)
-    running.ask()()  # what was read came from it; the next start tells
+    running.request()()  # what was read came from it; the next start shows that
     with pytest.raises(PermanentError, match="is not there"):
         watch(kafka_broker, note, topic).begin({topic: {"0": 0}})
 
@@ -157,10 +157,10 @@ def test_brokers_that_do_not_answer(note: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(kafka_topics, "ANSWER_S_MAX", 0.3)
     monkeypatch.setattr(kafka_topics, "WAIT_S_MAX", 0.1)
     away = TopicWatch(["payments"], {"bootstrap.servers": AWAY}, note)
-    with pytest.raises(SourceError, match="topic payments cannot be asked"):
+    with pytest.raises(SourceError, match="topic payments cannot be reached"):
         away.begin(None)
     with capture_logs() as logs:
-        away.ask()()
+        away.request()()
     assert [entry["log_level"] for entry in logs] == ["warning"]
 
 

@@ -120,9 +120,9 @@ def test_a_refusal_is_for_good_and_a_silence_is_not(s3_server: LocalS3, monkeypa
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.secret_key)
     with pytest.raises(StateError, match="NO_SUCH_BUCKET"):
         file_store("s3://no-such-bucket/p").put("one", b"")
-    nobody = f"s3://{s3_server.bucket}/silent?endpoint=http://127.0.0.1:1"
+    unreachable = f"s3://{s3_server.bucket}/silent?endpoint=http://127.0.0.1:1"
     with pytest.raises(StoreUnavailableError, match="NETWORK_CONNECTION"):
-        file_store(nobody).put("one", b"")
+        file_store(unreachable).put("one", b"")
 
 
 def test_who_waits_for_a_store_can_be_stopped_and_goes_on_once_it_is_back() -> None:
@@ -183,10 +183,10 @@ def test_uris_of_places(uri: str) -> None:
     assert check_uri(uri) is None
 
 
-def test_a_uri_that_nobody_knows_is_reported_without_repeating_it() -> None:
-    with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as told_:
+def test_an_unknown_uri_is_reported_without_repeating_it() -> None:
+    with pytest.raises(UsageError, match="a place with a URI of gopher:// cannot be reached") as raised:
         location_of("gopher://user:secret@host/p")
-    assert "secret" not in str(told_.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_store_whose_answer_never_ends_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_one_that_fails_for_good_is_reported_and_loses_nothing(
     assert {each["event"] for each in logs if each["log_level"] == "error"} == {"a sink fails; trying again in a while"}
 
 
-def test_a_bug_of_the_sink_stops_nobody(shaky: Shaky, sink: OutboxSink) -> None:
+def test_a_bug_of_the_sink_stops_no_other_sink(shaky: Shaky, sink: OutboxSink) -> None:
     shaky.error = KeyError("a bug")
     with capture_logs():
         sink.deliver(delivery(0, "a"))
@@ -179,7 +179,7 @@ class Frozen(Shaky):
         raise SinkError("stopped")
 
 
-def test_a_stop_is_heeded_while_it_is_opened(tmp_path: Path) -> None:
+def test_a_stop_ends_the_wait_while_it_is_opened(tmp_path: Path) -> None:
     frozen = Frozen()
     sink = OutboxSink(frozen, tmp_path / "behind", QUICK)
     sink.open()

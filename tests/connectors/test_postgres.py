@@ -280,7 +280,7 @@ def test_a_commit_whose_answer_is_lost_is_not_done_twice(
         sink.deliver(delivery(0, "a"))
         connection = sink._connection
         assert connection is not None
-        sink._store(connection, module.rows_of(delivery(1, "b"), NOW_MS), NOW_MS)  # all of it, and nobody hears
+        sink._store(connection, module.rows_of(delivery(1, "b"), NOW_MS), NOW_MS)  # the acknowledgement is lost
         sink._drop()
         sink.deliver(delivery(1, "b"))
     assert ids(place) == ["id-a", "id-b"]

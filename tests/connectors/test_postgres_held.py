@@ -49,7 +49,7 @@ def test_a_frozen_server_is_left_at_the_deadline(place: DatabaseAddress, monkeyp
 
 def test_a_greeting_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "GREET_S_MAX", 0.5)
-    # It lets us in, and then tells of a parameter, 28 KB long.
+    # It accepts the connection, and then sends a parameter, 28 KB long.
     with trickling(b"R\0\0\0\x08\0\0\0\0S\0\0\x70\0") as slow:
         sink = PostgresSink(
             DatabaseAddress({"host": "127.0.0.1", "port": slow.port, "user": "u", "sslmode": "disable"}, "s"), "p"
@@ -88,7 +88,7 @@ def test_a_greeting_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> 
         ),
     ],
 )
-def test_a_table_that_somebody_changed_holds_the_batch_until_it_is_mended(
+def test_a_changed_table_holds_the_batch_until_it_is_repaired(
     place: DatabaseAddress, change: str, back: str, advice: str
 ) -> None:
     with opened(place) as sink, place.connect() as other:

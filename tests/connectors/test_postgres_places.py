@@ -134,7 +134,7 @@ def test_who_is_not_let_in_is_reported_at_the_start(postgres_server: LocalPostgr
 
 
 def test_who_is_not_let_in_later_is_held(postgres_server: LocalPostgres, postgres_schema: str) -> None:
-    """A password that was changed, a right that was taken: somebody mends it while the batch waits."""
+    """A changed password, a revoked right: a person repairs it while the batch waits."""
     place = place_in(postgres_server, postgres_schema)
     sink = PostgresSink(place, "p")
     sink.open()

@@ -37,7 +37,7 @@ class Seen:
         self.sink = RedisSink(self.settings, "p")
         self.sink.open()
 
-    def tell(self, *alerts: dict[str, Any], decisions: tuple[dict[str, Any], ...] = ()) -> None:
+    def write(self, *alerts: dict[str, Any], decisions: tuple[dict[str, Any], ...] = ()) -> None:
         self.sink.deliver(Delivery("p", 0, alerts=alerts, decisions=decisions))
 
     def status(self, key: str = "account_id=a1") -> dict[str, str]:
@@ -48,7 +48,7 @@ class Seen:
         found = self.client.get(":".join((self.prefix, *parts)))
         return None if found is None else json.loads(found)
 
-    def told(self) -> list[str]:
+    def alert_ids(self) -> list[str]:
         return [fields["alert_id"] for _, fields in self.client.xrange(f"{self.prefix}:alerts")]
 
 
@@ -105,15 +105,15 @@ def test_the_status_is_the_decision_and_the_action_stands_beside_it(made: Callab
     """Worked by hand: two rules review, by which the policy blocks; a third one's block is allowed by it."""
     seen = made()
     both = [alert(name, record_id="t1", action="review", score=40) for name in ("a", "b")]
-    seen.tell(*both, decisions=(decided("t1", "block", "a", "b", score=80),))
+    seen.write(*both, decisions=(decided("t1", "block", "a", "b", score=80),))
     blocked = {**standing("review", 80, "a"), "status": "block", "decision_id": "d-t1-1-0"}
     assert {**seen.status(), "alert_id": "id-a"} == blocked
     other = alert("c", key={"account_id": "a2"}, action="block", score=99)
-    seen.tell(other, decisions=(decided("c", "allow", "c", score=99),))
+    seen.write(other, decisions=(decided("c", "allow", "c", score=99),))
     allowed = {**standing("block", 99, "c"), "status": "allow", "decision_id": "d-c-1-0"}
     assert seen.status("account_id=a2") == allowed
     alone = alert("d", key={"account_id": "a3"}, record_id="t9", action="block")
-    seen.tell(alone, decisions=(decided("t9", "review", "another"),))
+    seen.write(alone, decisions=(decided("t9", "review", "another"),))
     assert seen.status("account_id=a3") == standing("block", 40, "d"), "what decides nothing has its rule's action"
 
 
@@ -121,41 +121,41 @@ def test_a_revision_changes_the_status_of_what_it_is_about(made: Callable[..., S
     """Worked by hand: one of two alerts on a record is taken back, and the other is reviewed from then on."""
     seen = made()
     first, second = (alert(name, record_id="t1", action="review", key={"account_id": name}) for name in ("a", "b"))
-    seen.tell(first, second, decisions=(decided("t1", "block", "a", "b", score=80),))
+    seen.write(first, second, decisions=(decided("t1", "block", "a", "b", score=80),))
     amended = corrected("a", "amended", record_id="t1", action="review", key={"account_id": "a"}, value=9)
-    seen.tell(amended)
+    seen.write(amended)
     assert seen.status("account_id=a")["status"] == "block", "a correction that changes no decision changes no status"
     gone = corrected("b", "retracted", record_id="t1", key={"account_id": "b"}, value=None)
     revised = decided("t1", "review", "a", revision=1)
     for _ in range(2):
-        seen.tell(gone, decisions=(revised,))
+        seen.write(gone, decisions=(revised,))
         assert seen.status("account_id=b") == {}
         assert seen.status("account_id=a") == {**standing("review", 40, "a"), "decision_id": "d-t1-1-1"}
-    seen.tell(decisions=(decided("t1", "block", "a", "b", score=80),))
+    seen.write(decisions=(decided("t1", "block", "a", "b", score=80),))
     assert seen.status("account_id=a")["status"] == "review", "what comes again does not go back"
     held = {"rule_id": "card_burst", "alert_id": "id-a", "held_by": "id-a"}
-    seen.tell(decisions=({**decided("t2", "block", revision=1), "reasons": [held]},))
+    seen.write(decisions=({**decided("t2", "block", revision=1), "reasons": [held]},))
     assert seen.status("account_id=a")["status"] == "review", "a record that it holds is another one"
 
 
 def test_the_gravest_action_in_force_is_the_entitys(made: Callable[..., Seen]) -> None:
     seen = made()
-    seen.tell(alert("a", action="review", score=90))
+    seen.write(alert("a", action="review", score=90))
     assert seen.status() == standing("review", 90, "a")
-    seen.tell(alert("b", action="block", score=10))
+    seen.write(alert("b", action="block", score=10))
     assert seen.status() == standing("block", 10, "b")
-    seen.tell(alert("c", action="block", score=20), alert("d", action="step_up", score=99))
+    seen.write(alert("c", action="block", score=20), alert("d", action="step_up", score=99))
     assert seen.status() == standing("block", 20, "c")
-    seen.tell(corrected("c", "retracted", value=None))
+    seen.write(corrected("c", "retracted", value=None))
     assert seen.status() == standing("block", 10, "b")
-    seen.tell(corrected("b", "retracted", value=None))
+    seen.write(corrected("b", "retracted", value=None))
     assert seen.status() == standing("step_up", 99, "d")
-    seen.tell(corrected("b", "reinstated", action="block", score=10))
+    seen.write(corrected("b", "reinstated", action="block", score=10))
     assert seen.status() == standing("block", 10, "b")
-    seen.tell(corrected("d", "retracted", value=None), corrected("a", "retracted", value=None))
-    seen.tell(alert("b-again", kind="correction", corrects="id-b", outcome="retracted", value=None))
+    seen.write(corrected("d", "retracted", value=None), corrected("a", "retracted", value=None))
+    seen.write(alert("b-again", kind="correction", corrects="id-b", outcome="retracted", value=None))
     assert seen.status() == {}
-    assert seen.told() == [
+    assert seen.alert_ids() == [
         *("id-a", "id-b", "id-c", "id-d", "id-c-retracted", "id-b-retracted", "id-b-reinstated"),
         *("id-d-retracted", "id-a-retracted", "id-b-again"),
     ]
@@ -163,11 +163,11 @@ def test_the_gravest_action_in_force_is_the_entitys(made: Callable[..., Seen]) -
 
 def test_what_comes_again_moves_nothing(made: Callable[..., Seen]) -> None:
     seen = made()
-    seen.tell(alert("a", action="block"))
-    seen.tell(corrected("a", "retracted", value=None))
-    seen.tell(alert("a", action="block"), corrected("a", "retracted", value=None))
+    seen.write(alert("a", action="block"))
+    seen.write(corrected("a", "retracted", value=None))
+    seen.write(alert("a", action="block"), corrected("a", "retracted", value=None))
     assert seen.status() == {}
-    assert seen.told() == ["id-a", "id-a-retracted"]
+    assert seen.alert_ids() == ["id-a", "id-a-retracted"]
 
 
 def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
@@ -175,20 +175,20 @@ def test_an_action_is_in_force_for_its_time(made: Callable[..., Seen]) -> None:
     short.prefix = long.prefix
     short.sink = RedisSink(short.settings.model_copy(update={"prefix": long.prefix}), "p")
     short.sink.open()
-    long.tell(alert("a", action="review"))
+    long.write(alert("a", action="review"))
     left_ms = long.client.pttl(f"{long.prefix}:entity:account_id=a1")
     assert HOUR_MS < left_ms <= 2 * HOUR_MS
-    short.tell(alert("b", action="block"))
-    short.tell(alert("other", action="block", key={"account_id": "a2"}))
+    short.write(alert("b", action="block"))
+    short.write(alert("other", action="block", key={"account_id": "a2"}))
     deadline_s = time.monotonic() + WAIT_S
     while long.client.exists(f"{long.prefix}:entity:account_id=a1", f"{long.prefix}:entity:account_id=a2"):
-        assert time.monotonic() < deadline_s  # its time is told by the server's clock
+        assert time.monotonic() < deadline_s  # it expires by the server's clock
     assert [name for name, _ in long.client.zrange(f"{long.prefix}:due", 0, -1, withscores=True)] == ["account_id=a1"]
-    long.tell(alert("c", key={"account_id": "a3"}))
+    long.write(alert("c", key={"account_id": "a3"}))
     assert long.status() == standing("review", 40, "a"), "what outlasts a graver action, with the next delivery"
     assert long.status("account_id=a2") == {}
     assert long.client.exists(f"{long.prefix}:due") == 0
-    long.tell(alert("d", action="allow"))
+    long.write(alert("d", action="allow"))
     assert long.status() == standing("review", 40, "a")
     assert long.client.hlen(f"{long.prefix}:standing:account_id=a1") == 2
 
@@ -200,28 +200,28 @@ def test_a_storm_on_one_entity_is_not_looked_through_at_each_alert(made: Callabl
 
     seen = made()
     before = looked_through()
-    seen.tell(*(alert(f"{n:04}", action="review" if n % 3 else "block", score=n % 50) for n in range(2_100)))
+    seen.write(*(alert(f"{n:04}", action="review" if n % 3 else "block", score=n % 50) for n in range(2_100)))
     assert 1 <= looked_through() - before <= 4
-    # Of those with the highest score that block the one told last is in force for longest, or the first of an instant.
+    # Of the blocking ones with the highest score, the last delivered is in force longest; of one instant, the first.
     assert {**seen.status(), "alert_id": ""} == {**standing("block", 49, ""), "alert_id": ""}
     assert seen.client.hlen(f"{seen.prefix}:standing:account_id=a1") == 2_100
 
 
 def test_one_by_one_is_as_all_at_once(made: Callable[..., Seen]) -> None:
-    """The gravest, as a plain look at all that was told finds it, after every step of a drawn history."""
+    """The gravest alert, as a scan of all delivered ones finds it, after every step of a drawn history."""
     drawn, ranks = random.Random(7), ("allow", "review", "step_up", "block")
     seen, known = made(), dict[str, tuple[int, int]]()
     for step in range(300):
         name = f"{drawn.randrange(12)}"
         if f"id-{name}" in known and drawn.random() < 0.5:
-            seen.tell(
+            seen.write(
                 alert(f"{name}-{step}", kind="correction", corrects=f"id-{name}", outcome="retracted", value=None)
             )
             del known[f"id-{name}"]
         else:
             rank, score = drawn.randrange(4), drawn.randrange(3)
             body = {"kind": "correction", "corrects": f"id-{name}", "outcome": "amended"}
-            seen.tell(alert(f"{name}-{step}", action=ranks[rank], score=score, **body))
+            seen.write(alert(f"{name}-{step}", action=ranks[rank], score=score, **body))
             known[f"id-{name}"] = (rank, score)
         found = seen.status()
         if not known:
@@ -237,16 +237,16 @@ def test_a_correction_changes_the_figure_of_its_alert_alone(made: Callable[..., 
         return None if found is None else (found["value"], found["alert_id"])
 
     seen = made()
-    seen.tell(alert("a", value=10), alert("b", value=20))
-    seen.tell(corrected("a", "amended", value=11))
+    seen.write(alert("a", value=10), alert("b", value=20))
+    seen.write(corrected("a", "amended", value=11))
     assert figure() == (20, "id-b")
-    seen.tell(corrected("b", "amended", value=21))
+    seen.write(corrected("b", "amended", value=21))
     assert figure() == (21, "id-b")
-    seen.tell(corrected("a", "retracted", value=None))
+    seen.write(corrected("a", "retracted", value=None))
     assert figure() == (21, "id-b")
-    seen.tell(corrected("b", "retracted", value=None))
+    seen.write(corrected("b", "retracted", value=None))
     assert figure() is None
-    seen.tell(corrected("b", "reinstated", value=22))
+    seen.write(corrected("b", "reinstated", value=22))
     assert figure() == (22, "id-b")
 
 
@@ -257,14 +257,14 @@ def test_times_that_a_server_refuses_are_refused(field: str, value: str) -> None
         RedisSettings.model_validate({"kind": "redis", field: value})
 
 
-def test_the_newest_word_about_a_record_stays(made: Callable[..., Seen]) -> None:
+def test_the_newest_decision_on_a_record_stays(made: Callable[..., Seen]) -> None:
     seen = made()
     first, second = decision("t1", "block"), decision("t1", "allow", revision=1)
-    seen.tell(decisions=(first, second))
+    seen.write(decisions=(first, second))
     assert seen.get("decision", "payments", "t1")["decision"] == "allow"
-    seen.tell(decisions=(first,))
+    seen.write(decisions=(first,))
     assert seen.get("decision", "payments", "t1")["decision"] == "allow"
-    seen.tell(decisions=(decision("t1", "review", version=2),))
+    seen.write(decisions=(decision("t1", "review", version=2),))
     assert seen.get("decision", "payments", "t1")["decision"] == "review"
     assert 0 < seen.client.ttl(f"{seen.prefix}:decision:payments:t1") <= 7 * 24 * 3_600
 
@@ -272,7 +272,7 @@ def test_the_newest_word_about_a_record_stays(made: Callable[..., Seen]) -> None
 def test_figures_of_rules_and_alerts_by_id(made: Callable[..., Seen]) -> None:
     seen = made()
     huge = 2**80
-    seen.tell(alert("a", value=huge), alert("b", value=None, operator=None, threshold=None, rule_id="dear"))
+    seen.write(alert("a", value=huge), alert("b", value=None, operator=None, threshold=None, rule_id="dear"))
     assert seen.get("figure", "card_burst", "account_id=a1")["value"] == huge
     assert seen.get("figure", "dear", "account_id=a1") is None
     assert seen.get("alert", "id-a")["record_id"] == "a"
@@ -285,7 +285,7 @@ def test_figures_of_rules_and_alerts_by_id(made: Callable[..., Seen]) -> None:
 def test_no_value_makes_the_key_of_another_entity(made: Callable[..., Seen], value: Any) -> None:
     seen = made()
     key = {"account_id": value, "kind": "web"}
-    seen.tell(alert("a", key=key, rule_id="a|b:c", action="block"))
+    seen.write(alert("a", key=key, rule_id="a|b:c", action="block"))
     name = entity(key)
     assert name.isascii()
     assert name.count(",") == 1
@@ -301,15 +301,15 @@ def test_names_that_encode_alike_differ() -> None:
 
 def test_alerts_of_no_entity_are_reported_and_stand_for_none(made: Callable[..., Seen]) -> None:
     seen = made()
-    seen.tell(alert("a", key={}, action="block"))
-    assert seen.told() == ["id-a"]
+    seen.write(alert("a", key={}, action="block"))
+    assert seen.alert_ids() == ["id-a"]
     assert seen.client.keys(f"{seen.prefix}:entity*") == []
 
 
 def test_more_than_one_chunk(made: Callable[..., Seen]) -> None:
     seen = made(stream_max=2_000)
-    seen.tell(*(alert(str(n), key={"account_id": f"a{n % 7}"}) for n in range(1_234)))
-    assert seen.told() == [f"id-{n}" for n in range(1_234)]
+    seen.write(*(alert(str(n), key={"account_id": f"a{n % 7}"}) for n in range(1_234)))
+    assert seen.alert_ids() == [f"id-{n}" for n in range(1_234)]
 
 
 def test_passwords_and_falls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,31 +356,31 @@ def test_an_answer_that_never_ends_is_no_answer(monkeypatch: pytest.MonkeyPatch,
         sink.close()
 
 
-def test_two_processes_tell_one_alert_once(made: Callable[..., Seen]) -> None:
+def test_two_processes_deliver_one_alert_once(made: Callable[..., Seen]) -> None:
     seen = made()
     alerts = [alert(str(n)) for n in range(300)]
 
-    def tell() -> None:
+    def write() -> None:
         sink = RedisSink(seen.settings, "p")
         sink.open()
         sink.deliver(Delivery("p", 0, alerts=alerts))
         sink.close()
 
-    threads = [threading.Thread(target=tell) for _ in range(4)]
+    threads = [threading.Thread(target=write) for _ in range(4)]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
-    assert sorted(seen.told()) == sorted(f"id-{n}" for n in range(300))
+    assert sorted(seen.alert_ids()) == sorted(f"id-{n}" for n in range(300))
 
 
 def test_a_command_that_fails_half_way_is_reported_again_whole(made: Callable[..., Seen]) -> None:
     seen = made()
     seen.client.set(f"{seen.prefix}:standing:account_id=a2", "in the way")
     with pytest.raises(PermanentError, match="WRONGTYPE"):
-        seen.tell(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
-    assert sorted(seen.told()) == ["id-a", "id-c"]
+        seen.write(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
+    assert sorted(seen.alert_ids()) == ["id-a", "id-c"]
     seen.client.delete(f"{seen.prefix}:standing:account_id=a2")
-    seen.tell(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
-    assert sorted(seen.told()) == ["id-a", "id-b", "id-c"]
+    seen.write(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
+    assert sorted(seen.alert_ids()) == ["id-a", "id-b", "id-c"]
     assert seen.status("account_id=a2") == standing("step_up", 40, "b")

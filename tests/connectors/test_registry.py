@@ -43,7 +43,7 @@ def store(request: pytest.FixtureRequest, registry: FakeRegistry, tmp_path: Path
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "ASK_AGAIN_S", (0.0, 0.0))
+    monkeypatch.setattr(stores, "RETRY_S", (0.0, 0.0))
     monkeypatch.setattr(stores, "PAUSE_S", 0.001)
     monkeypatch.setattr(stores, "PAUSE_S_MAX", 0.001)
     forgotten()
@@ -69,7 +69,7 @@ def test_a_schema_is_asked_for_once_for_ever(registry: FakeRegistry, store: Sche
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{"])
-def test_an_address_that_never_comes_to_an_end_keeps_nobody_from_the_next(registry: FakeRegistry, head: bytes) -> None:
+def test_an_endless_answer_does_not_block_the_next_address(registry: FakeRegistry, head: bytes) -> None:
     registry.add(7, AMOUNT)
     with trickling(head) as slow:
         there = RegistryClient((f"http://127.0.0.1:{slow.port}", registry.url), answer_s_max=1.0)
@@ -177,7 +177,7 @@ def test_a_crowd_of_unknown_numbers_is_asked_for_once(registry: FakeRegistry, st
     assert registry.asked == ["/schemas/ids/1", "/schemas/ids/2"]
 
 
-def test_somebody_who_looks_needs_what_was_kept_alone(registry: FakeRegistry, store: SchemaStore) -> None:
+def test_a_reader_needs_only_the_cached_schemas(registry: FakeRegistry, store: SchemaStore) -> None:
     registry.add(7, AMOUNT)
     registry.add(8, AMOUNT)
     store.schemas([7])

@@ -190,11 +190,11 @@ def test_a_store_that_is_locked_when_it_is_opened(
 @pytest.mark.parametrize("which", ["crossline.db", "crossline.db-wal"])
 def test_a_store_that_is_moved_away_holds_the_batch_until_it_is_back(path: Path, sink: SqliteSink, which: str) -> None:
     sink.deliver(delivery(0, "t1"))
-    file, aside = path.with_name(which), path.with_name("aside")
-    file.rename(aside)
+    file, moved = path.with_name(which), path.with_name("moved")
+    file.rename(moved)
     with pytest.raises(SinkError, match=f"{which} was deleted or moved away .* move it back"):
         sink.deliver(delivery(1, "t2"))
-    aside.rename(file)
+    moved.rename(file)
     sink.deliver(delivery(1, "t2"))
     assert rows(path, "SELECT record_id FROM alerts ORDER BY seq") == [("t1",), ("t2",)]
 

@@ -113,7 +113,7 @@ def test_what_waits_for_a_sink_is_there_for_another_machine(uri: str) -> None:
     store = held.sink_store("webhook-1")
     never = OutboxSink(Taking(), store)  # type: ignore[arg-type]
     for batch in range(3):
-        never.deliver(Delivery("shop", batch))  # not opened: nobody takes them
+        never.deliver(Delivery("shop", batch))  # not opened: no one takes them
     assert waiting_in(store) == 3
     assert held.sinks_waiting() == ["webhook-1"]
     held.release()

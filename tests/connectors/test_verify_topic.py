@@ -47,7 +47,7 @@ def test_a_topic_is_read_and_judged_again(
     kafka_topic: Callable[..., str],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The same by the broker's times; a late record is named by partition and offset; what is gone is told."""
+    """The same by the broker's times; a late record is named by partition and offset; removed records are reported."""
     topic = kafka_topic(2, append_time=False)
     source = f"kind: kafka, brokers: '{kafka_broker.brokers}', topic: {topic}"
     Path("kafka.yaml").write_text(PIPELINE.replace("kind: api, path: in", source))

@@ -201,7 +201,7 @@ def test_a_stop_does_not_wait_for_an_answer_that_never_ends(
     stop.set()
     thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert "stopped before id-a was taken" in str(raised[0])
+    assert "stopped before id-a was accepted" in str(raised[0])
     assert parked(tmp_path) == []
 
 
@@ -256,7 +256,7 @@ def test_a_stop_is_not_waited_for(
         return 500
 
     receiver.answer = refuse
-    with pytest.raises(SinkError, match="stopped before id-a was taken: 500 said"):
+    with pytest.raises(SinkError, match="stopped before id-a was accepted: 500 said"):
         sink.deliver(Delivery("p", 0, alerts=of("a1", "a", "b")))
 
 

@@ -12,7 +12,7 @@ PAUSE_S = 0.02
 
 
 class Trickling:
-    """``asked`` is set once somebody has written; what it says begins with ``head`` and goes on with x, for ever."""
+    """``asked`` is set once a client has written; the answer is ``head`` and then x, for ever."""
 
     def __init__(self, head: bytes, context: ssl.SSLContext | None = None) -> None:
         self.asked = threading.Event()

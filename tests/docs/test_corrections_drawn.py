@@ -1,4 +1,4 @@
-"""The example of corrections in docs/semantics.md: what each record has told, and what stands after it."""
+"""The example of corrections in docs/semantics.md: the output of each record, and the current states after it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def row_as_record(row: list[str]) -> dict[str, Any]:
     return record(dict(zip(("payment_id", "account_id", "amount", "at", "came"), row, strict=False)))
 
 
-def said(alert: Mapping[str, Any]) -> str:
+def alert_text(alert: Mapping[str, Any]) -> str:
     value = "" if alert["value"] is None else f" {alert['value']}"
     return f"{alert['rule_id']} {alert['record_id']}{' ' + alert['outcome'] if 'outcome' in alert else ''}{value}"
 
@@ -57,9 +57,9 @@ def test_the_example_of_corrections_is_true(shards: int, at_once: int) -> None:
         found, state = detect(plans, state, decoded.records)
         alerts += found.alerts
         wanted = [each for row in batch for each in row[5].split(", ") if each]
-        assert sorted(map(said, found.alerts)) == sorted(wanted)
+        assert sorted(map(alert_text, found.alerts)) == sorted(wanted)
         stands = [each for each in batch[-1][6].split(", ") if each]
-        assert sorted(map(said, current_states(alerts))) == sorted(stands)
+        assert sorted(map(alert_text, current_states(alerts))) == sorted(stands)
 
 
 @pytest.mark.parametrize("spread", [(1, 1), (3, 1_000_000)])

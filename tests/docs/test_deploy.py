@@ -33,7 +33,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in whole.splitlines()) if word]
 
 
-def said(name: str) -> list[str]:
+def instruction(name: str) -> list[str]:
     return [rest for word, rest in instructions() if word == name]
 
 
@@ -45,13 +45,13 @@ def parsed(command: list[str], tmp_path: Path) -> Any:
 
 
 def test_images_are_pinned() -> None:
-    images = [each["image"] for each in SERVICES.values()] + [each.partition(" ")[0] for each in said("FROM")]
+    images = [each["image"] for each in SERVICES.values()] + [each.partition(" ")[0] for each in instruction("FROM")]
     assert [image for image in images if PINNED.fullmatch(image) is None] == []
-    assert len({each.partition(" ")[0] for each in said("FROM")}) == 1, "the environment is made for that Python"
+    assert len({each.partition(" ")[0] for each in instruction("FROM")}) == 1, "the environment is made for that Python"
 
 
 def test_the_image_has_no_rights() -> None:
-    assert said("USER") == ["10001:10001"]
+    assert instruction("USER") == ["10001:10001"]
 
 
 def environment_of(stage: int) -> dict[str, str]:
@@ -70,7 +70,7 @@ def test_the_image_finds_its_kernels_where_it_may_write(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "crossline").write_text('#!/bin/sh\nprintf "<%s>" "$@"\n')
     (tmp_path / "bin" / "crossline").chmod(0o755)
-    shell, option, program, name = yaml.safe_load(said("ENTRYPOINT")[0])
+    shell, option, program, name = yaml.safe_load(instruction("ENTRYPOINT")[0])
     program = program.replace(str(built), str(tmp_path / "built")).replace(str(own), str(tmp_path / "own"))
     for _ in range(2):  # a container that is started again has its folder
         path = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}
@@ -89,7 +89,7 @@ def test_the_image_copies_what_is_there() -> None:
 
 
 def test_the_image_drops_packages_of_developers_alone() -> None:
-    (removal,) = [rest for rest in said("RUN") if "uninstall" in rest]
+    (removal,) = [rest for rest in instruction("RUN") if "uninstall" in rest]
     removed = set(shlex.split(removal.partition("/python ")[2].partition("uninstall")[2])[2:])
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     name = re.compile(r"[A-Za-z0-9-]+")
@@ -101,7 +101,7 @@ def test_the_image_drops_packages_of_developers_alone() -> None:
 
 
 def commands() -> Iterator[list[str]]:
-    yield yaml.safe_load(said("CMD")[0])
+    yield yaml.safe_load(instruction("CMD")[0])
     yield SERVICES["crossline"]["command"]
     yield yaml.safe_load(re.findall(r"args: (\[run.*\])", (CHART / "templates" / "statefulset.yaml").read_text())[0])
 
@@ -189,7 +189,7 @@ def test_the_chart_probes_what_is_served() -> None:
     assert SERVICES["crossline"]["image"] == f"crossline:{version}"
 
 
-def test_a_full_redis_holds_the_batch_and_forgets_nobody() -> None:
+def test_a_full_redis_holds_the_batch_and_evicts_no_key() -> None:
     command = SERVICES["redis"]["command"]
     assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
 

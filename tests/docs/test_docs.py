@@ -60,7 +60,7 @@ def runs(page: Path) -> list[Block]:
 # The session is asked for by the first block that needs one; no block of these pages does.
 WITHOUT_SPARK = ("CONTRIBUTING.md", "README.md", "change-a-rule.md", "library.md")
 SHARED = pytest.mark.xdist_group("shared")
-TOLD = [
+RUN_PAGES = [
     pytest.param(page, id=name_of(page), marks=[] if page.name in WITHOUT_SPARK else SHARED)
     for page in PAGES
     if runs(page)
@@ -71,7 +71,7 @@ TOLD = [
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:ResourceWarning")
 @pytest.mark.filterwarnings("ignore:.*<socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.spark
-@pytest.mark.parametrize("page", TOLD)
+@pytest.mark.parametrize("page", RUN_PAGES)
 def test_what_it_reports_to_do_works(
     page: Path,
     tmp_path: Path,

@@ -41,7 +41,7 @@ _TABLE = re.compile(r"^\| from \| account_id \|.*\n(?P<rows>(?:^\|.*\n)+)", re.M
 _BLOCK = re.compile(r"```yaml\n(?P<rules>(?:.*\n)+?)```|(?P<table>^\| payment_id .*\n(?:^\|.*\n)+)", re.MULTILINE)
 
 Row = dict[str, str]
-PROBED = {"sequence", "absence"}  # by rules that tell how far each record came
+PROBED = {"sequence", "absence"}  # by rules that report how far each record came
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .feeding import Feed, needed
-from .killing import QUICK, RULES, SEED, running, stop, until, wait_for_nobody
+from .killing import QUICK, RULES, SEED, running, stop, until, wait_for_all_to_end
 from .topics import Sent, as_twin, by_account, project_on, send
 
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def die_under_load(
         feed.more(LAST)  # the whole run reads what was sent: what is left of the log need not come
         feed.until_done(process)
         stop(project, process)
-        wait_for_nobody(process)
+        wait_for_all_to_end(process)
     assert 0 < before < len(project.alerts()), "the kills did not come under load"
     as_twin(RULES, project, brokers, topics, alerts, given)

@@ -1,4 +1,4 @@
-"""Processes that have ended: at once, also where whoever adopts orphans takes seconds to reap them."""
+"""Waits for the end of processes, without a delay where the parent of orphans takes seconds to reap them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psutil
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Whether it runs no more; its number may be there until somebody reaps it."""
+    """Whether it has ended; its process id may exist until its parent reaps it."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -27,7 +27,7 @@ def _ends(process: psutil.Process, within_s: float) -> bool:
     with suppress(ProcessLookupError):
         descriptor = os.pidfd_open(process.pid)
         try:
-            # A number that is another's by now is told by the instant at which that one began.
+            # The start time shows whether the process id belongs to another process by now.
             return not process.is_running() or bool(select.select([descriptor], [], [], within_s)[0])
         finally:
             os.close(descriptor)

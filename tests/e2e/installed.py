@@ -1,4 +1,4 @@
-"""The package as somebody else installs it: a wheel in an environment of its own, outside of the tree.
+"""The package as a user installs it: a wheel in an environment of its own, outside of the tree.
 
 Nothing is fetched. What the wheel says it requires is linked from this environment, and nothing else: a library that is
 imported and not required is not there.

@@ -175,13 +175,13 @@ def project_at(root: Path, batch_bytes: int = 8_000, rules: list[Body] = RULES, 
 
 
 def running(project: Project, *arguments: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    """``crossline run`` in a session of its own, of which nobody is left at the end."""
+    """``crossline run`` in a session of its own, of which no process is left at the end."""
     return working(project, "run", str(project.pipeline), *arguments)
 
 
 @contextmanager
 def working(project: Project, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command line in a session of its own, of which nobody is left at the end."""
+    """The command line in a session of its own, of which no process is left at the end."""
     command = [sys.executable, "-m", "crossline.cli.main", *arguments]
     with (project.root / "run.log").open("ab") as log:
         process = subprocess.Popen(
@@ -201,7 +201,7 @@ def working(project: Project, *arguments: str) -> Iterator[subprocess.Popen[byte
 def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """All that run of the session that ``process`` began, those among them whose parents are gone."""
     if process.returncode is not None and psutil.pid_exists(process.pid):
-        return []  # it was reaped, and its number is somebody else's by now
+        return []  # it was reaped, and its process id belongs to another process by now
     found = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, psutil.NoSuchProcess):
@@ -222,7 +222,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def until(done: Callable[[], bool], project: Project, process: subprocess.Popen[bytes]) -> None:
-    """Wait for what no event tells, the work of another process, as long as that runs."""
+    """Wait for the work of another process, which sends no event, as long as that process runs."""
     deadline_s = time.monotonic() + WAIT_S
     pause = threading.Event()
     while not done():
@@ -232,7 +232,7 @@ def until(done: Callable[[], bool], project: Project, process: subprocess.Popen[
 
 
 def log_of(project: Project) -> str:
-    """The end of what its runs said."""
+    """The end of the logs of its runs."""
     return (project.root / "run.log").read_text()[-3000:]
 
 
@@ -273,7 +273,7 @@ def as_of_log(project: Project) -> Alerts:
     return read_jsonl(output)
 
 
-def wait_for_nobody(process: subprocess.Popen[bytes]) -> None:
+def wait_for_all_to_end(process: subprocess.Popen[bytes]) -> None:
     """Until no process is left of those that a run had started, orphans among them."""
     left = _left_after(process, WAIT_S)
     assert not left, [_command(each) for each in left]
@@ -289,7 +289,7 @@ def _left_after(process: subprocess.Popen[bytes], wait_s: float) -> list[psutil.
 
 
 def _clear(process: subprocess.Popen[bytes]) -> None:
-    """Orphans go by themselves and take their files along; whoever does not is killed."""
+    """Orphans end by themselves and remove their files; those that do not end are killed."""
     for each in _left_after(process, LEAVE_S):
         with suppress(psutil.NoSuchProcess):
             each.kill()

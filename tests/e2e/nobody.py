@@ -1,4 +1,4 @@
-"""Another account of this machine, as a program: tries every port, socket and folder that it is told of.
+"""A program that runs as another account of this machine: tries every port, socket and folder of its input.
 
 ``nobody.py UID`` with a JSON object on the standard input: ``ports``, ``sockets``, ``folders``, and ``idle``, how many
 connections it opens to each port and holds. A line of JSON says what it got to; it ends with its standard input.
@@ -16,7 +16,7 @@ from typing import Any
 
 # A broken peer may say nothing for ever. Who answers at all does so at once; a busy machine takes its time.
 SILENT_S = 5.0
-HELD_S = 0.5  # for who answers nobody, and closes nothing either
+HELD_S = 0.5  # for a peer that neither answers nor closes
 HOST = "127.0.0.1"
 
 
@@ -43,7 +43,7 @@ PYTHON_CALL = b"c\np0\n__repr__\ne\n"
 HTTP = b"GET / HTTP/1.0\r\n\r\n"
 
 
-def said(port: int, asked: bytes) -> bytes:
+def response(port: int, asked: bytes) -> bytes:
     """What comes back, up to the end or to silence."""
     found = b""
     with suppress(OSError), socket.create_connection((HOST, port), SILENT_S) as connection:
@@ -58,13 +58,13 @@ def tried(port: int) -> list[str]:
     """What was answered that only friends should be."""
     got = []
     for name, asked in (("java", JAVA_CALL), ("python", PYTHON_CALL)):
-        if said(port, asked).startswith(b"!y"):
+        if response(port, asked).startswith(b"!y"):
             got.append(f"{name} called at {port}")
-    if b"Unsupported message" in said(port, to_endpoint(port)):
+    if b"Unsupported message" in response(port, to_endpoint(port)):
         got.append(f"message delivered at {port}")
-    if said(port, OPEN_BLOCKS)[8:9] == b"\x04":
+    if response(port, OPEN_BLOCKS)[8:9] == b"\x04":
         got.append(f"blocks opened at {port}")
-    if said(port, HTTP).startswith(b"HTTP/"):
+    if response(port, HTTP).startswith(b"HTTP/"):
         got.append(f"page served at {port}")
     return got
 

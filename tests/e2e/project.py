@@ -83,9 +83,9 @@ class Project:
     @staticmethod
     def put(path: Path, data: bytes) -> None:
         """A file, whole or not at all: a pipeline may be looking."""
-        aside = path.with_name(f".{path.name}")
-        aside.write_bytes(data)
-        aside.replace(path)
+        partial = path.with_name(f".{path.name}")
+        partial.write_bytes(data)
+        partial.replace(path)
 
     def config(self) -> Config:
         return in_folder(read_config(str(self.pipeline)), str(self.root))
@@ -185,7 +185,7 @@ class Running:
         self.until(lambda t: t.records + sum(n for reason, n in t.dead.items() if reason != "duplicate_id") >= count)
 
     def until_logged(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Wait for an event of the rule log, which tells nobody of its events."""
+        """Wait for an event of the rule log, which sends no notification."""
         wanted = {"event": event, **fields}
         deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:

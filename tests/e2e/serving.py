@@ -111,7 +111,7 @@ class Running:
         raise AssertionError(f"{why}: {self.log.read_text()[-4000:]}")
 
     def scrape(self) -> Scrape:
-        """What the API tells Prometheus."""
+        """The metrics of the API, as Prometheus reads them."""
         settings = yaml.safe_load((self.log.parent / "pipeline.yaml").read_text())
         place = place_of(settings["serve"]["metrics"])
         assert place is not None
@@ -151,7 +151,7 @@ def serving(pipeline: Path, *command: str) -> Iterator[Running]:
                 found = _ADDRESS.search(log.read_bytes()[begins:].decode())
                 return None if found is None else found[0]
 
-            running.url = running.until(address, "it told no address")
+            running.url = running.until(address, "it printed no address")
             client.base_url = httpx.URL(running.url)
             yield running
     finally:

@@ -38,12 +38,12 @@ def daemon(
     environment = {**os.environ, **spark}
     with log.open("w") as file, subprocess.Popen(command, stderr=file, env=environment, cwd=log.parent) as process:
         try:
-            yield process, until_said(process, awaited, log)
+            yield process, until_logged(process, awaited, log)
         finally:
             kill_all(process.pid)
 
 
-def until_said(process: subprocess.Popen[bytes], awaited: str, log: Path) -> str:
+def until_logged(process: subprocess.Popen[bytes], awaited: str, log: Path) -> str:
     deadline_s = time.monotonic() + WAIT_S
     pause = threading.Event()
     while True:

@@ -138,7 +138,7 @@ def asked_of(project: Project, spark: SparkSession, given: Sequence[Record], log
     with project.start(spark) as run:
         api.give(given[: half // 2])
         run.until_read(half // 2 - 15)
-        api.give(given[half // 2 : half])  # some of these come while nobody judges
+        api.give(given[half // 2 : half])  # some of these come while no pipeline runs
     api.give(given[half : -half // 4])
     with project.start(spark) as run:
         run.until_read(half // 4)
@@ -154,7 +154,7 @@ def asked_of(project: Project, spark: SparkSession, given: Sequence[Record], log
 
 
 def check_same(project: Project, whole: Project, api: Api) -> None:
-    """What came of the pipeline, and what the API said, are what comes of a file of the same records."""
+    """The output of the pipeline and the answers of the API equal the output for a file of the same records."""
     assert project.alerts() == whole.alerts()
     assert len(whole.alerts()) > 50
     assert project.late() == whole.late() != []

@@ -1,4 +1,4 @@
-"""An approval by its proof, through the API, of a rule in a topic of a real broker: a pipeline takes it up."""
+"""An approval by its proof, through the API, of a rule in a topic of a real broker: a pipeline loads it."""
 
 from __future__ import annotations
 

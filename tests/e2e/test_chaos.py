@@ -1,4 +1,4 @@
-"""The chaos drill in its short form: the faults that tell most."""
+"""The chaos drill in its short form: the most informative faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 SEED = 20_261_123
 WITHOUT = {"with_postgres": False, "with_registry": False, "with_store": False, "with_api": True}
-TOLD = [
+FAULT_KINDS = [
     ("poison", "state-server"),
     ("storm", "cut-redis", "fail-webhook", "api"),
     ("disk-full", "clock-behind"),
@@ -29,7 +29,7 @@ TOLD = [
 @pytest.mark.timeout(1_200)
 def test_a_short_drill(kafka_broker: LocalBroker, redis_server: LocalRedis, tmp_path: Path) -> None:
     """It ends with a driver that is killed under load, and started again."""
-    faults = [Fault(number, kinds, 1.0, 0.1, hurried=False) for number, kinds in enumerate(TOLD, 1)]
+    faults = [Fault(number, kinds, 1.0, 0.1, hurried=False) for number, kinds in enumerate(FAULT_KINDS, 1)]
     plan = Plan(SEED, 150, faults, warm_s=0.0, ends_killed=True, asks_per_s=10.0, receipts=1)
     with serving(kafka_broker, redis_server, **WITHOUT) as services:
         outcome = drill(plan, tmp_path, services)

@@ -96,7 +96,7 @@ def test_details_say_what_was_found_and_what_was_expected(project: Project) -> N
     assert "'good1' came before" in details["good1"]
 
 
-def test_good_records_go_on_and_a_very_late_one_is_kept_aside(project: Project) -> None:
+def test_good_records_are_judged_and_a_very_late_one_is_a_dead_letter(project: Project) -> None:
     # good2 finds good1; late finds both; good3 all three. What is dead or very late is in no window.
     found = [(a["record_id"], a["evidence"]["record_ids"]) for a in project.alerts().values()]
     assert found == [

@@ -13,7 +13,7 @@ import yaml
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.runtime.pipeline.assemble import RunOptions, assemble
 from crossline.runtime.spark import flow
-from oracle.decisions import Told, naive_decisions
+from oracle.decisions import ExpectedDecision, naive_decisions
 from oracle.naive import running_max_ingest
 
 from .project import Project
@@ -34,8 +34,8 @@ POLICY: dict[str, Any] = {
 ASKED = {"burst": ("review", 40), "every_sum": ("allow", 10), "as_it_came": ("step_up", 10), "watched": ("block", 100)}
 
 
-def told(decision: dict[str, Any]) -> Told:
-    return Told(
+def comparable(decision: dict[str, Any]) -> ExpectedDecision:
+    return ExpectedDecision(
         decision["decision_id"],
         decision["record_id"],
         decision["decision"],
@@ -48,9 +48,9 @@ def told(decision: dict[str, Any]) -> Told:
     )
 
 
-def written_in(folder: Path) -> list[Told]:
+def written_in(folder: Path) -> list[ExpectedDecision]:
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
-    return [told(json.loads(line)) for line in lines]
+    return [comparable(json.loads(line)) for line in lines]
 
 
 class KilledError(Exception):
@@ -106,7 +106,7 @@ def test_decisions_of_a_run_that_is_ended_in_the_midst(
     assert 0 < known < len(wanted), "the new policy holds for what comes after the batch that was not committed"
     assert sorted(written, key=lambda each: each.record_id) == sorted(wanted, key=lambda each: each.record_id)
     stored = [json.loads(body) for (body,) in project.rows("SELECT body FROM decisions ORDER BY seq")]
-    assert [told(each) for each in stored] == [each for each in wanted if each.reasons]
+    assert [comparable(each) for each in stored] == [each for each in wanted if each.reasons]
     assert before == {each.record_id for each in wanted[:known] if each.reasons}
     assert {each.decision for each in wanted} == {"allow", "review", "step_up", "block"}
     assert len({each["rules_digest"] for each in stored}) == 1

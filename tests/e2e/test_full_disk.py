@@ -1,4 +1,4 @@
-"""A disk of the checkpoint that takes nothing holds the batch: told, tried again, nothing lost and nothing twice."""
+"""A full disk under the checkpoint holds the batch: it is reported and retried; nothing is lost or comes twice."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from crossline.cli.main import run_command
 from crossline.io.objects.file_stores import file_store
 from crossline.runtime.pipeline import assemble as assemble_module
 
-from .killing import kill_driver, running, until, wait_for_nobody
+from .killing import kill_driver, running, until, wait_for_all_to_end
 from .test_store import COUNT, SEED, project
 from .traffic import lines, records
 
@@ -45,7 +45,7 @@ def test_a_checkpoint_in_hdfs(
         text = first.root / "out" / "behind.jsonl"  # what a batch gave that is with every sink
         until(lambda: text.exists() and text.stat().st_size > 0, first, process)
         kill_driver(process)
-    wait_for_nobody(process)
+    wait_for_all_to_end(process)
     assert len(first.alerts()) < len(whole.alerts()), "the kill did not come under load"
 
     assert run_command(["reshard", str(first.pipeline), "--shards", "3"]) == 0

@@ -1,4 +1,4 @@
-"""Decisions on every record in a topic: given by the tasks, each once, whoever is gone meanwhile."""
+"""Decisions on every record in a topic: the tasks write each exactly once, also if processes die meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crossline.runtime.pipeline.assemble import RunOptions, assemble
 from oracle.decisions import naive_decisions
 
 from .project import Project
-from .test_decisions import POLICY, KilledError, told
+from .test_decisions import POLICY, KilledError, comparable
 from .test_hot_rules import as_published
 from .test_stream_join import forget
 from .topics import by_account, in_ingest_order, project_on, send, twin
@@ -63,13 +63,13 @@ def test_decisions_on_every_record_stand_in_their_topic_once(
     log = in_ingest_order(kafka_broker.brokers, [topic])
     wanted = naive_decisions(POLICY, rules, twin(as_published(project), log), log, DEFAULTS, every=True)
     messages = read_topic(kafka_broker.brokers, decided)
-    found = [told(json.loads(message.value())) for message in messages]
+    found = [comparable(json.loads(message.value())) for message in messages]
     by_record = lambda each: each.record_id  # noqa: E731
     assert sorted(found, key=by_record) == sorted(wanted, key=by_record)
     assert {each.decision for each in wanted} > {"allow"}
     assert all(json.loads(m.value())["record_id"].encode() == m.key() for m in messages)
     stored = [json.loads(body) for (body,) in project.rows("SELECT body FROM decisions")]
-    assert sorted(map(told, stored), key=by_record) == sorted((t for t in wanted if t.reasons), key=by_record)
+    assert sorted(map(comparable, stored), key=by_record) == sorted((t for t in wanted if t.reasons), key=by_record)
 
 
 def decides(project: Project, topic: str) -> None:

@@ -29,7 +29,7 @@ def sent(topic: str, name: str, event_ms: int, ms: int) -> Sent:
 def test_neither_moves_a_clock(
     spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    # A broker of our days refuses such timestamps by itself, unless it is told not to.
+    # A current broker refuses such timestamps by itself, unless it is configured not to.
     believing = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     created = kafka_topic(1, append_time=False, config=believing)
     rule = velocity("two", threshold=2, emit="every")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .feeding import fed, needed
-from .killing import SEED, as_of_log, kill_driver, running, same_everywhere, stop, tiered_at, tiers, wait_for_nobody
+from .killing import SEED, as_of_log, kill_driver, running, same_everywhere, stop, tiered_at, tiers, wait_for_all_to_end
 from .project import Alerts, read_jsonl
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_a_driver_killed_again_and_again_loses_nothing_and_repeats_nothing(
         feed.rest()
         project.drain(spark)
         for process in started:
-            wait_for_nobody(process)
+            wait_for_all_to_end(process)
     assert read_jsonl(tmp_path / "out" / "behind.jsonl") == project.alerts()
     then = as_of_log(project)
     tiered = {name: alert for name, alert in then.items() if alert["rule_id"] == "tiered"}
@@ -73,5 +73,5 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Callable[[
         feed.rest()
         feed.until_done(process)
         stop(project, process)
-        wait_for_nobody(process)
+        wait_for_all_to_end(process)
     same_everywhere(project, whole)

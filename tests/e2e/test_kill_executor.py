@@ -18,7 +18,7 @@ import pytest
 
 from .dying import BATCH, SPARK, die_under_load
 from .feeding import Feed
-from .killing import RULES, SEED, running, stop, until, wait_for_nobody
+from .killing import RULES, SEED, running, stop, until, wait_for_all_to_end
 from .standalone import Standalone
 from .topics import Sent, as_twin, by_account, project_on, send
 
@@ -63,7 +63,7 @@ def read_again(project: Project) -> list[int]:
 def executors_with_shards(project: Project) -> list[int]:
     """How many executors had shards, each time that this changed."""
     lines = (project.root / "run.log").read_text().splitlines(keepends=True)
-    found = [line for line in lines if "homes of shards" in line and line.endswith("\n")]
+    found = [line for line in lines if "shard placement" in line and line.endswith("\n")]
     return [json.loads(line)["executors"] for line in found]
 
 
@@ -112,5 +112,5 @@ def test_executors_come_and_go(
             feed.until_done(process)
             until(lambda: len(cluster.executors()) == 1, project, process)
         stop(project, process)
-        wait_for_nobody(process)
+        wait_for_all_to_end(process)
     as_twin(RULES, project, brokers, topics, alerts, log)

@@ -153,7 +153,7 @@ def test_all_is_closed_whatever_becomes_of_one(
         patch.setattr(SqliteSink, "close", full)
         patch.setattr(JsonlSink, "close", noted)
         running = project.start(spark)
-        for _ in range(2):  # whoever asks is told
+        for _ in range(2):  # every waiter gets the error
             with pytest.raises(PermanentError, match=r"^not stopped cleanly: the disk is full$"):
                 running.pipeline.stop()
     assert closed == ["jsonl"]

@@ -74,7 +74,7 @@ def threads() -> dict[int, int]:
     return found
 
 
-def test_nobody_gets_anywhere(spark: SparkSession, tmp_path: Path) -> None:
+def test_another_account_reaches_nothing(spark: SparkSession, tmp_path: Path) -> None:
     project = Project(tmp_path, [PAIR])
     project.give("0.jsonl", lines(records(10, seed=1)))
     with project.start(spark) as running:

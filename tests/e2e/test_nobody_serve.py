@@ -52,7 +52,7 @@ def project() -> Iterator[Path]:
 
 
 def command(project: Path, *arguments: str) -> str:
-    """As somebody runs it who shares what he writes (``CROSSLINE_UMASK=022``)."""
+    """As a user runs it who shares his files (``CROSSLINE_UMASK=022``)."""
     program = [
         sys.executable,
         "-m",
@@ -67,7 +67,7 @@ def command(project: Path, *arguments: str) -> str:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-def test_nobody_gets_at_keys_and_logs(project: Path) -> None:
+def test_another_account_reads_no_keys_and_logs(project: Path) -> None:
     command(project, "keys", "create", "--name", "shop", "--scope", "decide:payments")
     command(project, "keys", "rotate", "--name", "shop")
     private = [project / "keys.db", project / "out" / "serve" / "audit" / "audit.jsonl"]

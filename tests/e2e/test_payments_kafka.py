@@ -1,4 +1,4 @@
-"""examples/payments-kafka as it stands, over servers of the tests: what its client sends is judged, and told to all."""
+"""examples/payments-kafka unchanged, over servers of the tests: its records are judged and reach all sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package of another author: its rule type judges, its sink is delivered to, and what is wrong with it is told."""
+"""A package of another author: its rule type judges, its sink gets deliveries, and its faults are reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from crossline.cli.init import template_files
 
-from .somebody_else import ENTRY_POINTS, install
+from .third_party_plugin import ENTRY_POINTS, install
 
 RULE = """
 rule_id: large
@@ -79,7 +79,7 @@ def crossline(project: Path, *command: str, code: int = 0) -> str:
     return run(project, "-m", "crossline", *command, code=code)
 
 
-def test_a_rule_type_and_a_sink_of_somebody_else(project: Path) -> None:
+def test_a_rule_type_and_a_sink_of_a_third_party(project: Path) -> None:
     install(project.parent / "site")
     crossline(project, "rules", "check", "rules", "--pipeline", "pipeline.yaml")
     tried = crossline(project, "rules", "test", "rules", "--stream", "stream.yaml", "--json")

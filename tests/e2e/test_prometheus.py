@@ -117,7 +117,7 @@ class Prometheus:
 
 @pytest.fixture
 def watch() -> Iterator[RunWatch]:
-    """Its stream has the clock of the records; it is told a broker's, to have latencies."""
+    """Its stream has the clock of the records; the test gives it a broker's clock, to have latencies."""
     watch = RunWatch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
     yield watch
     watch.close()
@@ -132,21 +132,21 @@ def test_a_run_is_scraped(spark: SparkSession, tmp_path: Path, watch: RunWatch) 
     prometheus = Prometheus(tmp_path / "prometheus", str(watch.place))
     try:
         with project.start(spark, watch=Telemetry(watch, None)) as running:
-            prometheus.until("/api/v1/query", lambda said: said["result"], query="crossline_ready")
+            prometheus.until("/api/v1/query", lambda body: body["result"], query="crossline_ready")
             for number, first in enumerate(range(0, 240, 80)):
                 project.give(f"{number}.jsonl", lines(log[first : first + 80]) + b"{\n")
                 running.until_read(first + 81 + number)
             query = f'crossline_records_total{{stream="{STREAM}"}} == 240'
-            prometheus.until("/api/v1/query", lambda said: said["result"], query=query)
+            prometheus.until("/api/v1/query", lambda body: body["result"], query=query)
             for expression in dashboard_expressions():
                 if not any(name in expression for name in WITHOUT):
-                    prometheus.until("/api/v1/query", lambda said: said["result"], query=expression)
+                    prometheus.until("/api/v1/query", lambda body: body["result"], query=expression)
             for name in WITHOUT:
                 assert any(name in expression for expression in dashboard_expressions())
-            every = lambda said: all(rule["lastEvaluation"] > "0002" for rule in said["groups"][0]["rules"])  # noqa: E731
+            every = lambda body: all(rule["lastEvaluation"] > "0002" for rule in body["groups"][0]["rules"])  # noqa: E731
             (group,) = prometheus.until("/api/v1/rules", every)["groups"]
             assert {(rule["health"], rule.get("lastError", "")) for rule in group["rules"]} == {("ok", "")}
-            tripped = lambda said: "CrosslineRuleTripped" in {each["labels"]["alertname"] for each in said["alerts"]}  # noqa: E731
+            tripped = lambda body: "CrosslineRuleTripped" in {each["labels"]["alertname"] for each in body["alerts"]}  # noqa: E731
             prometheus.until("/api/v1/alerts", tripped)
     finally:
         prometheus.close()

@@ -155,14 +155,14 @@ def test_an_api_that_is_killed_answers_the_same_again(running: Running) -> None:
 
 @pytest.fixture
 def without_replicas(running: Running) -> Iterator[Running]:
-    """It, with nobody who could answer `peek` in time."""
+    """The server without a replica that could answer `peek` in time."""
     frozen = running.replicas()
     assert frozen
     for each in frozen:
         each.suspend()
     yield running
     for each in frozen:
-        with suppress(psutil.NoSuchProcess):  # whoever does not answer may have been replaced
+        with suppress(psutil.NoSuchProcess):  # a process that does not answer may have been replaced
             each.resume()
 
 
@@ -171,7 +171,7 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(without_rep
     before = running.scrape()
     listens = threading.Event()
     with ThreadPoolExecutor(1) as beside:
-        hearing = beside.submit(heard, running, None, 3, listens)
+        hearing = beside.submit(revisions_of, running, None, 3, listens)
         assert listens.wait(60)
         lines = [running.decide(payment(number, "late", 600), timeout_ms="300") for number in range(3)]
         assert {(each["decision"], each["answered"]) for each in lines} == {("review", "fallback")}
@@ -184,22 +184,22 @@ def test_past_the_deadline_the_policy_answers_and_the_stream_revises(without_rep
         revisions = running.until(revised, "the stream revised nothing")
         assert [each[-1]["decision"] for each in revisions] == ["allow", "allow", "step_up"]
         body = hearing.result(60)
-    # Who listens hears of each, and again from behind the first.
+    # A listener gets each, and again all after the first.
     assert {(event["record_id"], event["was"], event["decision"]) for _, event in body} == {
         ("late-t000000", "review", "allow"),
         ("late-t000001", "review", "allow"),
         ("late-t000002", "review", "step_up"),
     }
     assert {(event["kind"], event["answered"]) for _, event in body} == {("revision", "fallback")}
-    # Ids say besides how far alerts were told, which the second time may be farther.
-    assert [event for _, event in heard(running, body[0][0], 2)] == [event for _, event in body[1:]]
+    # Ids also contain the position in the alerts, which may be farther the second time.
+    assert [event for _, event in revisions_of(running, body[0][0], 2)] == [event for _, event in body[1:]]
     assert counted(before, running.scrape(), "crossline_api_revised_total") == {("fallback", STREAM): 3}
 
 
-def heard(
+def revisions_of(
     running: Running, after: str | None, count: int, listens: threading.Event | None = None
 ) -> list[tuple[str, Any]]:
-    """So many revisions with their ids, as an event stream tells them; ``listens`` is set once it began."""
+    """``count`` revisions with their ids, from an event stream; ``listens`` is set once the stream began."""
     found: list[tuple[str, Any]] = []
     name = ""
     headers = {} if after is None else {"Last-Event-ID": after}

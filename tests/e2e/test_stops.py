@@ -20,7 +20,7 @@ from crossline.basics.errors import StateError
 from crossline.runtime.snapshot.checkpoint import claim
 
 from .feeding import taken
-from .killing import SEED, WAIT_S, family, project_at, running, until, wait_for_nobody, working
+from .killing import SEED, WAIT_S, family, project_at, running, until, wait_for_all_to_end, working
 from .project import Project
 from .traffic import lines, records
 
@@ -50,8 +50,8 @@ def temporary_files() -> list[str]:
     return sorted(path.name for path in Path(os.environ["TMPDIR"]).iterdir())
 
 
-def said(project: Project, after: int = 0) -> list[str]:
-    """What was said, after so many lines, but for Java's word on its own options."""
+def log_lines(project: Project, after: int = 0) -> list[str]:
+    """The lines of the log after ``after`` lines, without Java's message about its own options."""
     lines = (project.root / "run.log").read_text().splitlines()
     return [line for line in lines if "incubator" not in line][after:]
 
@@ -118,9 +118,9 @@ def test_a_run_is_stopped(
         under_way(project, process)
         assert made_and_open(project) == []
         send(process, number)
-        assert process.wait(WAIT_S) == code, said(project)
-        wait_for_nobody(process)
-    stopped_midway(project, said(project), number, code)
+        assert process.wait(WAIT_S) == code, log_lines(project)
+        wait_for_all_to_end(process)
+    stopped_midway(project, log_lines(project), number, code)
     assert temporary_files() == []
 
 
@@ -177,25 +177,25 @@ def test_a_backtest_is_interrupted(
     with working(project, *history, "--on", on) as process:
         until(lambda: at_work(on), project, process)
         send(process, number)
-        assert process.wait(WAIT_S) == code, said(project)
-        wait_for_nobody(process)
-    assert said(project) == [f"stopped by {number.name}"]
+        assert process.wait(WAIT_S) == code, log_lines(project)
+        wait_for_all_to_end(process)
+    assert log_lines(project) == [f"stopped by {number.name}"]
     assert not list(project.root.glob("*found.jsonl*"))
     assert temporary_files() == []
 
 
-def test_a_killed_backtest_leaves_nobody_and_the_next_one_cleans_up(project: Project, history: list[str]) -> None:
+def test_a_killed_backtest_leaves_no_process_and_the_next_one_cleans_up(project: Project, history: list[str]) -> None:
     with working(project, *history) as process:
         until(lambda: at_work("local"), project, process)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        wait_for_nobody(process)
+        wait_for_all_to_end(process)
     left = temporary_files()
     assert left
     with working(project, *history) as process:
         until(lambda: not set(left) & set(temporary_files()), project, process)
         process.terminate()
-        assert process.wait(WAIT_S) == 143, said(project)
+        assert process.wait(WAIT_S) == 143, log_lines(project)
     assert temporary_files() == []
 
 
@@ -203,9 +203,9 @@ def test_a_backtest_is_stopped_while_it_starts(project: Project, history: list[s
     with working(project, *history) as process:
         until(lambda: bool(temporary_files()), project, process)
         to_all(process, signal.SIGTERM)
-        assert process.wait(WAIT_S) == 143, said(project)
-        wait_for_nobody(process)
-    assert said(project) == ["stopped by SIGTERM"]
+        assert process.wait(WAIT_S) == 143, log_lines(project)
+        wait_for_all_to_end(process)
+    assert log_lines(project) == ["stopped by SIGTERM"]
     assert not list(project.root.glob("*found.jsonl*"))
 
 
@@ -213,9 +213,9 @@ def test_a_stop_while_it_starts(project: Project) -> None:
     with running(project) as process:
         until(lambda: any(name.startswith("crossline-") for name in temporary_files()), project, process)
         to_all(process, signal.SIGTERM)
-        assert process.wait(WAIT_S) == 0, said(project)
-        wait_for_nobody(process)
-    assert said(project) == ["stopped by SIGTERM"]
+        assert process.wait(WAIT_S) == 0, log_lines(project)
+        wait_for_all_to_end(process)
+    assert log_lines(project) == ["stopped by SIGTERM"]
 
 
 def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
@@ -228,9 +228,9 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
         with closing(sqlite3.connect(project.store, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             to_all(process, signal.SIGTERM)
-            assert process.wait(WAIT_S) == 1, said(project)
-        wait_for_nobody(process)
-    texts = [line for line in said(project) if not line.startswith("{")]  # the log: a batch was held
+            assert process.wait(WAIT_S) == 1, log_lines(project)
+        wait_for_all_to_end(process)
+    texts = [line for line in log_lines(project) if not line.startswith("{")]  # the log: a batch was held
     assert len(texts) == 1
     assert texts[0].startswith("error: not stopped cleanly: the store ")
     theirs = Path(os.environ["TMPDIR"]) / "crossline-of-somebody-else"
@@ -243,15 +243,15 @@ def test_whatever_ended_a_run_the_next_one_goes_on(project: Project) -> None:
             claim(str(project.root / "out" / "checkpoint"))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        wait_for_nobody(process)
+        wait_for_all_to_end(process)
     (left,) = set(temporary_files()) - {theirs.name}
-    before, lines_before = batches(project), len(said(project))
+    before, lines_before = batches(project), len(log_lines(project))
     with running(project) as process:  # and is stopped as the first tests here stop theirs, by a supervisor
         until(lambda: batches(project) >= before + 3, project, process)
         opened = made_and_open(project)
         assert [each for each in opened if theirs.name not in each] == []
         to_all(process, signal.SIGTERM)
-        assert process.wait(WAIT_S) == 0, said(project)
-        wait_for_nobody(process)
-    stopped_midway(project, said(project, lines_before), signal.SIGTERM, 0)
+        assert process.wait(WAIT_S) == 0, log_lines(project)
+        wait_for_all_to_end(process)
+    stopped_midway(project, log_lines(project, lines_before), signal.SIGTERM, 0)
     assert temporary_files() == [theirs.name], f"{left} was left by the killed run"

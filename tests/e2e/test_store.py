@@ -21,7 +21,7 @@ from crossline.runtime.pipeline import assemble as assemble_module
 from crossline.runtime.snapshot.lease import CLAIMS, MARK
 
 from .feeding import fed, needed
-from .killing import RULES, kill_driver, running, same_everywhere, tiered_at, wait_for_nobody
+from .killing import RULES, kill_driver, running, same_everywhere, tiered_at, wait_for_all_to_end
 from .project import Alerts, Project, read_jsonl
 from .traffic import STREAM, lines, records
 
@@ -123,6 +123,6 @@ def test_a_driver_killed_again_and_again_goes_on_from_the_store(
         feed.rest()
         project.drain(spark)
         for process in started:
-            wait_for_nobody(process)
+            wait_for_all_to_end(process)
     assert read_jsonl(tmp_path / "out" / "behind.jsonl") == project.alerts()
     same_everywhere(project, whole)

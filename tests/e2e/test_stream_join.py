@@ -63,7 +63,7 @@ def replayed(project: Project) -> tuple[Alerts, list[Body]]:
     return read_jsonl(folder / "then.jsonl"), decided
 
 
-def told(decisions: list[Body]) -> list[tuple[Any, ...]]:
+def comparable(decisions: list[Body]) -> list[tuple[Any, ...]]:
     names = ("decision_id", "kind", "record_id", "decision", "score", "revision", "revises", "because")
     return sorted((tuple(each.get(name) for name in names) for each in decisions), key=str)
 
@@ -80,7 +80,7 @@ def forget() -> None:
     listen_in = (Path(str(session_folder())) / ANNOUNCEMENT).read_text()
     state_servers = [each for each in psutil.process_iter(["name"]) if each.info["name"] == "cl-state-server"]
     mine = [each for each in state_servers if any(place.startswith(listen_in) for place in places_of(each))]
-    assert mine, "nobody held a state"
+    assert mine, "no process held a state"
     for each in mine:
         each.kill()
 
@@ -105,7 +105,7 @@ def test_what_is_read_in_pieces_is_what_a_backtest_says(spark: SparkSession, tmp
     alerts, decided = replayed(project)
     assert project.alerts() == alerts
     stored = [json.loads(body) for (body,) in project.rows("SELECT body FROM decisions ORDER BY seq")]
-    assert told(stored) == told(decided)
+    assert comparable(stored) == comparable(decided)
     assert {each["rule_id"] for each in alerts.values()} == {each["rule_id"] for each in RULES}
     assert {"alert", "correction"} <= {each["kind"] for each in alerts.values()}
     assert {"decision", "revision"} == {each["kind"] for each in decided}

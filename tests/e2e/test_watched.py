@@ -41,7 +41,7 @@ POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 5, decision: review}]\n"
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunWatch]:
-    """On any port that is free. Its stream has the clock of the records; it is told a broker's, to have latencies."""
+    """On any free port. Its stream has the clock of the records; the test gives it a broker's, to have latencies."""
     monkeypatch.setattr(watching, "ASK_EVERY_S", 0.05)
     watch = RunWatch(WatchSettings(listen="0"), "shop", {STREAM: "wall"})
     yield watch
@@ -138,7 +138,7 @@ def test_a_run_is_watched(
         down.set()
         project.give("1.jsonl", lines(log[80:160]))
         body = until(place, "/readyz", 503)
-        assert "sink jsonl has not taken the batch for" in body["reasons"][0]
+        assert "sink jsonl has not accepted the batch for" in body["reasons"][0]
         assert asked(place, "/healthz")[0] == 200
         held = until_scraped(place, lambda each: each.values("crossline_sink_retries_total")["jsonl",] >= 1)
         assert held.values("crossline_source_waiting_bytes")[STREAM,] > 0

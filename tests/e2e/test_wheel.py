@@ -28,14 +28,14 @@ LIBRARY = """
 import json, sys, crossline
 rows = [json.loads(line) for line in open("in/2026-01-05.jsonl")]
 detector = crossline.Detector("rules", "stream.yaml")
-told = []
+alerts = []
 for number in (0, 12):
-    told += detector.process(rows[number : number + 12]).alerts
+    alerts += detector.process(rows[number : number + 12]).alerts
     detector.save("state.bin")
     detector = crossline.Detector("rules", "stream.yaml").load("state.bin")
-assert [a["alert_id"] for a in told] == [a["alert_id"] for a in crossline.detect(rows, "rules", "stream.yaml")]
+assert [a["alert_id"] for a in alerts] == [a["alert_id"] for a in crossline.detect(rows, "rules", "stream.yaml")]
 assert crossline.__file__.startswith(sys.prefix), crossline.__file__
-print(json.dumps([crossline.__version__, sorted(alert["rule_id"] for alert in told)]))
+print(json.dumps([crossline.__version__, sorted(alert["rule_id"] for alert in alerts)]))
 """
 KINDS = ["card_testing", "large_payment", "spending"]
 

@@ -66,7 +66,7 @@ def lines(items: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def velocity(rule_id: str, aggregate: str = "count", threshold: float = 3, **more: Any) -> Body:
-    """A velocity rule on STREAM: by account over 30 s unless told otherwise."""
+    """A velocity rule on STREAM: by account over 30 s by default."""
     return {
         "rule_id": rule_id,
         "version": 1,

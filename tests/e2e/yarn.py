@@ -33,7 +33,7 @@ _OPENED = [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in ("lang",
 
 
 class Yarn:
-    """A context. ``configuration``: the folder that ``HADOOP_CONF_DIR`` names to whoever wants something run there."""
+    """A context. ``configuration``: the folder that ``HADOOP_CONF_DIR`` names to its clients."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

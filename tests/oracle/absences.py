@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .rulebook import Rule
+from .rule_versions import Rule
 
 Known = tuple[float, bool, int]  # the first instant of the clock at which it is known, whether it came only then, order
 

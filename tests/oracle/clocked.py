@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .conditions import Lists
 from .naive import NaiveResult, naive_detect
-from .rulebook import read_snapshot
+from .rule_versions import read_snapshot
 from .strategies import Body, Record
 
 CLOCK = "booked"  # its name, and that of its field

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from .conditions import Lists
 from .naive import Hit, NaiveResult, Standing, alert_id_of, naive_detect
-from .rulebook import read_snapshot
+from .rule_versions import read_snapshot
 from .strategies import STREAM, Body, Record
 
 _BETWEEN = "|"

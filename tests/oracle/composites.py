@@ -9,7 +9,7 @@ from typing import Any
 
 from .composed import _BETWEEN
 from .naive import NAMESPACE, Hit, canonical
-from .rulebook import duration_ms
+from .rule_versions import duration_ms
 from .strategies import Body, Record
 
 Place = tuple[Any, ...]
@@ -61,13 +61,13 @@ def _hit(rule: Body, hit: Hit, key: Mapping[str, Any], value: Any, seen: Sequenc
     )
 
 
-def told_of_composite(hit: Hit) -> tuple[Any, ...]:
+def composite_hit_values(hit: Hit) -> tuple[Any, ...]:
     """What its alert must say."""
     ids = tuple(tuple(each.split(_BETWEEN)) for each in hit.evidence)
     return hit.rule_id, hit.record_id, hit.alert_id, float(hit.value or 0), hit.count, ids
 
 
-def told_by_alert_of_composite(alert: Mapping[str, Any]) -> tuple[Any, ...]:
+def composite_alert_values(alert: Mapping[str, Any]) -> tuple[Any, ...]:
     """The same of an alert."""
     evidence = alert["evidence"]
     ids = tuple(zip(evidence["hits"], evidence["record_ids"], strict=True))

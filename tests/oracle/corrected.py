@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .fastpath import told_by_hit
+from .fastpath import hit_values
 from .naive import NaiveResult
 from .strategies import Record
 
 Judging = Callable[[Sequence[Record]], NaiveResult]
-Told = tuple[Any, ...]
-ALERT_ID = 3  # where it stands in what is told of a hit
+AlertValues = tuple[Any, ...]
+ALERT_ID = 3  # its index in the values of a hit
 VALUE = 6
 
 
@@ -20,19 +20,19 @@ def in_event_order(records: Sequence[Record], *, event_time: bool = True) -> lis
     return sorted(records, key=lambda record: record["_event_ms" if event_time else "_ingest_ms"])
 
 
-def standing_in_order(judging: Judging, records: Sequence[Record]) -> list[Told]:
+def standing_in_order(judging: Judging, records: Sequence[Record]) -> list[AlertValues]:
     """What the log in order says, by the naive twin of ``evaluate``."""
     ordered = in_event_order(records)
-    return sorted(told_by_hit(hit, ordered[hit.position]) for hit in judging(ordered).hits)
+    return sorted(hit_values(hit, ordered[hit.position]) for hit in judging(ordered).hits)
 
 
 def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any, ...]]:
-    """All that is told, record by record: alerts as they are, and corrections.
+    """The whole output, record by record: alerts as emitted, and corrections.
 
     Of a correction: the alert's id, the outcome, the record that changed it, and the value before and after.
     """
     reported: list[tuple[Any, ...]] = []
-    before: dict[str, Told] = {}
+    before: dict[str, AlertValues] = {}
     known: set[str] = set()
     for end, record in enumerate(records, 1):
         now = {each[ALERT_ID]: each for each in standing_in_order(judging, records[:end])}
@@ -52,7 +52,7 @@ def step_by_step(judging: Judging, records: Sequence[Record]) -> list[tuple[Any,
 
 
 def current_states(alerts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The alerts that stand, as they stand: the last word on each is the last that was told."""
+    """The current states of alerts: of each, the last message emitted."""
     standing: dict[str, dict[str, Any]] = {}
     for alert in alerts:
         if alert["corrects"] is None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .conditions import field_value
-from .copies import allowed_on_event_time
+from .duplicates import allowed_on_event_time
 from .naive import Hit, NaiveResult, Standing
-from .rulebook import DEFAULTS, duration_ms, read_snapshot
+from .rule_versions import DEFAULTS, duration_ms, read_snapshot
 
 # Written out, not imported: ids are a promise to other programs, so a change of the package's own must fail here.
 NAMESPACE = uuid.UUID("b0a3a2d4-6f0e-5c55-8f0a-3d6f5b1f7c21")
@@ -41,7 +41,7 @@ Weights = list[Mapping[str, Any]]  # of the hits on a record: rule_id, action, s
 
 
 @dataclass(frozen=True)
-class Told:
+class ExpectedDecision:
     """What must stand in a decision; ``reasons``: rule, version and alert of each, and whether it stands."""
 
     decision_id: str
@@ -56,7 +56,7 @@ def _count(hits: Weights, name: str, value: str) -> int:
     return len([hit for hit in hits if hit[name] == value])
 
 
-# What policies of the tests say: as it is written, and what it means, said again.
+# The conditions of the tests' policies: the text, and its meaning in Python.
 WHENS: dict[str, Callable[[Weights, int], bool]] = {
     "score >= 50": lambda _hits, score: score >= 50,
     "hits >= 2 and score < 90": lambda hits, score: len(hits) >= 2 and score < 90,
@@ -105,7 +105,7 @@ def naive_decisions(
     every: bool = False,
     held: Sequence[Sequence[Hit]] = (),
     placed: Sequence[Placed] = (),
-) -> list[Told]:
+) -> list[ExpectedDecision]:
     """The decisions on ``records``, in their order: of those with hits that count, or of ``every`` one.
 
     ``held``: for each record the alerts of before that hold it; a rule that hits it itself is a reason once.
@@ -140,7 +140,7 @@ def naive_decisions(
             shown = max([shown, *(each.action for each in asked)], key=ACTIONS.index)
             name = f"{policy['version']}\x1fpayments\x1f{record['_id']}"
             reasons = tuple((hit.rule_id, hit.version, hit.alert_id, isinstance(hit, Standing)) for hit, _ in hits)
-            reported = Told(
+            reported = ExpectedDecision(
                 str(uuid.uuid5(NAMESPACE, name)), record["_id"], shown, score, reasons, record["_ingest_ms"]
             )
             found.append(reported)

@@ -38,7 +38,7 @@ from crossline.rules.ruleset import RuleSet
 from crossline.runtime.stages.feature_table import feature_table_rows
 
 from .naive import Hit, NaiveResult
-from .rulebook import DEFAULTS, duration_ms
+from .rule_versions import DEFAULTS, duration_ms
 from .strategies import LISTS, STREAM, STREAM_FILE, Body, Record, wire_record
 
 
@@ -80,18 +80,18 @@ def plans_of(
 
 @dataclass(slots=True)
 class Shard:
-    """A shard's state and the segments that it can be made from again; ``above``: those of the level above."""
+    """A shard's state and the segments that it can be made from again; ``above``: those of the depth above."""
 
     state: ShardState = field(default_factory=ShardState)
     segments: list[bytes] = field(default_factory=list)
     above: Shard | None = None
 
-    def at(self, level: int) -> Shard:
-        """The state at ``level``, this one's being 1."""
-        if level == 1:
+    def at(self, depth: int) -> Shard:
+        """The state at ``depth``, this one's being 1."""
+        if depth == 1:
             return self
         self.above = self.above or Shard()
-        return self.above.at(level - 1)
+        return self.above.at(depth - 1)
 
 
 @dataclass(slots=True)
@@ -121,9 +121,9 @@ class FastPath:
         layouts = {each.stream: make_layout(each.stream, each.spec) for each in plans if each.reports}
         return cls(plans, [Shard() for _ in range(shards)], bounds or Bounds(), layouts)
 
-    def at(self, level: int) -> list[StreamPlan]:
-        """The plans of ``level``."""
-        return [plan for plan in self.plans if plan.level == level]
+    def at(self, depth: int) -> list[StreamPlan]:
+        """The plans of ``depth``."""
+        return [plan for plan in self.plans if plan.depth == depth]
 
     def batch(self, chunks: Iterable[tuple[str, Sequence[tuple[int, Record]]]]) -> None:
         """Judge one batch of chunks, each the next records of a log with their places among all records."""
@@ -131,12 +131,12 @@ class FastPath:
         self.judge(parts)
 
     def judge(self, parts: list[tuple[int, Part]]) -> None:
-        """Judge the parts of one batch, each at its level."""
+        """Judge the parts of one batch, each at its depth."""
         self.feature_table_rows.append([])
-        for level in range(1, max(plan.level for plan in self.plans) + 1):
+        for depth in range(1, max(plan.depth for plan in self.plans) + 1):
             for number in range(len(self.shards)):
-                blob = pack(part for at, part in parts if at == level and part.shard == number)
-                parts += self._judge(number, level, list(unpack(blob, "parts")))
+                blob = pack(part for at, part in parts if at == depth and part.shard == number)
+                parts += self._judge(number, depth, list(unpack(blob, "parts")))
 
     def take_in(self, log: str, records: Sequence[tuple[int, Record]], *, last: bool = False) -> list[tuple[int, Part]]:
         start = self._ends.get(log, 0)
@@ -154,8 +154,8 @@ class FastPath:
         records = joined(plan.spec, [each for each in self.joins if each.name in plan.tables], decoded.records)
         return list(entering(self.plans, records, Chunk(log, sequence, log, last), len(self.shards), self.lists))
 
-    def _judge(self, number: int, level: int, parts: list[WirePart]) -> list[tuple[int, Part]]:
-        shard, plans = self.shards[number].at(level), self.at(level)
+    def _judge(self, number: int, depth: int, parts: list[WirePart]) -> list[tuple[int, Part]]:
+        shard, plans = self.shards[number].at(depth), self.at(depth)
         output = judge(plans, shard.state, parts, self.bounds)
         shard.segments.append(encode_delta(len(shard.segments), shard.state, output.deltas))
         self.alerts += read_alerts(json_bytes(alerts_of(plans, output.hits, 0)))
@@ -166,15 +166,15 @@ class FastPath:
         for table, count in output.missed.items():
             self.missed[table] = self.missed.get(table, 0) + count
         given = (shard.state.log_clock, len(self.shards), self.lists, output.feature_queries)
-        return derived(self.plans, level, output.read, *given, own=number)
+        return derived(self.plans, depth, output.read, *given, own=number)
 
     def restore(self, number: int) -> None:
         """Lose a shard's state and make it again from its segments, without those that are past all use.
 
         The last one is always kept: the clocks stand in it.
         """
-        for level in range(1, max(plan.level for plan in self.plans) + 1):
-            shard, plans = self.shards[number].at(level), self.at(level)
+        for depth in range(1, max(plan.depth for plan in self.plans) + 1):
+            shard, plans = self.shards[number].at(depth), self.at(depth)
             decoded = [wire.decode(segment, "segment") for segment in shard.segments]
             while len(decoded) > 1 and expired(plans, shard.state, [decoded[0][0]], self.bounds):
                 del decoded[0]
@@ -182,23 +182,23 @@ class FastPath:
             for meta, arrays in decoded:
                 apply_delta(plans, shard.state, meta, arrays, self.bounds)
 
-    def told(self) -> tuple[list[Any], list[int], list[int]]:
+    def outcome(self) -> tuple[list[Any], list[int], list[int]]:
         """Alerts, and the places of duplicates and of late records, in an order of their own."""
         duplicates, late = (
             sorted(self.positions[p.partition, p.offset] for p in found) for found in (self.duplicates, self.late)
         )
-        return sorted(map(told_by_alert, self.alerts)), duplicates, late
+        return sorted(map(alert_values, self.alerts)), duplicates, late
 
 
-def told_by_twin(result: NaiveResult, records: Sequence[Record]) -> tuple[list[Any], list[int], list[int]]:
+def twin_outcome(result: NaiveResult, records: Sequence[Record]) -> tuple[list[Any], list[int], list[int]]:
     """The same of the twin."""
-    return sorted(told_by_hit(hit, records[hit.position]) for hit in result.hits), result.duplicates, result.late
+    return sorted(hit_values(hit, records[hit.position]) for hit in result.hits), result.duplicates, result.late
 
 
-def told_by_hit(hit: Hit, record: Record) -> tuple[Any, ...]:
-    """What an alert must say, in values that sort; numbers as text, which tells 1 from 1.0 and any two floats apart.
+def hit_values(hit: Hit, record: Record) -> tuple[Any, ...]:
+    """The expected values of an alert, sortable; numbers as text, so that 1 and 1.0 and any two floats differ.
 
-    Zero is one number, since the twin cannot tell what an empty sum is a sum of.
+    Zero is one number, since the twin does not know the type of an empty sum.
     """
     return (
         hit.rule_id,
@@ -223,7 +223,7 @@ def _read(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True, ensure_ascii=False)
 
 
-def told_by_alert(alert: Mapping[str, Any]) -> tuple[Any, ...]:
+def alert_values(alert: Mapping[str, Any]) -> tuple[Any, ...]:
     """The same of an alert."""
     start, end = alert["window_start"], alert["window_end"]
     evidence = alert["evidence"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from .conditions import field_value
 from .naive import Hit, NaiveResult
-from .rulebook import DEFAULTS, Rule, duration_ms, read_snapshot
+from .rule_versions import DEFAULTS, Rule, duration_ms, read_snapshot
 
 Release = tuple[str, Mapping[str, Any], int]  # of which rule and key, and from which ingest time on
 
@@ -21,7 +21,7 @@ def naive_holds(
 ) -> list[list[Hit]]:
     """For each of ``records`` the alerts that hold it: of each rule the last one.
 
-    The records are in ingest order, ``result`` is what is told of them, and no rule judges again.
+    The records are in ingest order, ``result`` is the result for them, and no rule has ``late_policy: reevaluate``.
     """
     standing = {**DEFAULTS, **defaults}
     hold_of = {(b["rule_id"], b["version"]): b for b in bodies if "hold" in b and b.get("emit_to_sink", True)}
@@ -31,7 +31,7 @@ def naive_holds(
         last: dict[str, tuple[Any, Hit]] = {}
         for hit in result.hits:
             body = hold_of.get((hit.rule_id, hit.version))
-            if not hit.key:  # of a record that has not the rule's key: it is nobody's, and holds nobody
+            if not hit.key:  # of a record without the rule's key: it holds no key
                 continue
             if body is None or hit.kind != "alert" or _came(hit, records) >= (record["_ingest_ms"], position):
                 continue

@@ -55,7 +55,7 @@ from .strategies import LISTS, STREAM, Body, Record, wire_record
 from .tables import Content as Rows
 from .tables import NaiveTable, Row
 
-Told = tuple[list[dict[str, Any]], list[Position], list[Position]]
+BatchOutput = tuple[list[dict[str, Any]], list[Position], list[Position]]
 Piece = tuple[str, int]  # a chunk, by its stream and number
 
 
@@ -96,7 +96,7 @@ class Feed:
     log_tables: Callable[[Sequence[NaiveTable]], TableLog] | None = None
     prune: Callable[[Collection[str]], None] | None = None
 
-    def told_lists(self) -> dict[str, Timed]:
+    def twin_lists(self) -> dict[str, Timed]:
         """The lists as the twin takes them."""
         return {name: Timed(contents) for name, contents in self.lists.items()}
 
@@ -168,7 +168,7 @@ class Feed:
 
 
 class _Context:
-    """What threads tell tasks through Spark."""
+    """The job properties by which threads pass values to tasks through Spark."""
 
     def __init__(self) -> None:
         self.sparkContext, self.local = self, dict[str, str | None]()
@@ -261,10 +261,10 @@ class Life:
             assert not decoded.dead
             for at, part in parts_of(snapshot, decoded.records, Chunk(stream, number, partition)):
                 given.setdefault((at, part.shard), []).append(pack([part]))
-        for level in range(1, snapshot.depth + 1):
-            work = ShardJudge(source, cache, query, batch, level)
+        for depth in range(1, snapshot.depth + 1):
+            work = ShardJudge(source, cache, query, batch, depth)
             for shard in range(snapshot.shards):
-                for stage, to, kind, body in work.shard(shard, given.get((level, shard), []), Stopwatch()):
+                for stage, to, kind, body in work.shard(shard, given.get((depth, shard), []), Stopwatch()):
                     if stage == OUT:
                         yield kind, body
                     else:
@@ -304,7 +304,7 @@ class Life:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def judge(self, chunks: Sequence[Piece]) -> Told:
+    def judge(self, chunks: Sequence[Piece]) -> BatchOutput:
         """As a batch is judged, up to what its sinks would get."""
         alerts: list[dict[str, Any]] = []
         found: dict[str, list[Position]] = {"duplicates": [], "late": []}
@@ -323,7 +323,7 @@ class Life:
         self.decided = [dict(each) for each in collect_outcome(decisions, None).decisions]
         return alerts, found["duplicates"], found["late"]
 
-    def deliver(self, reported: Told) -> None:
+    def deliver(self, reported: BatchOutput) -> None:
         """The sinks have it, and the mark is written."""
         alerts, duplicates, late = reported
         self.alerts += alerts

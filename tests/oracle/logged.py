@@ -28,17 +28,17 @@ class LoggedJudge:
         self._source, self._cache = source, ShardCache(str(folder), per_query=False, held_max=0)
 
     def __call__(
-        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+        self, task: Task, depth: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
     ) -> Iterator[StageRows]:
         for shard, blobs in given.items():
             cache._CACHE.clear()
-            yield ShardJudge(self._source, self._cache, "q", task.batch_id, level).shard(shard, blobs, watch)
+            yield ShardJudge(self._source, self._cache, "q", task.batch_id, depth).shard(shard, blobs, watch)
 
 
 def decided(
     judged: BacktestSpec, folder: Path, shards: int, batch_bytes: int, judge: Callable[[SnapshotSource], Judge]
 ) -> Any:
-    """All decisions of a run, as they are told."""
+    """All decisions of a run, as they are emitted."""
     source = StaticSnapshot(judged.snapshot(judged.rules, shards).to_json())
     found: list[dict[str, Any]] = []
     with mock.patch.object(in_process, "BATCH_BYTES", batch_bytes):

@@ -14,12 +14,12 @@ import orjson
 from .absences import in_vain
 from .aggregates import aggregate
 from .conditions import ORDERINGS, Lists, field_value, holds, lists_at
-from .copies import Copies
+from .duplicates import Copies
 from .formulas import FIELDS, FIRST, FLOATS, VALUES, WHENS
+from .key_spaces import Space, key_spaces
 from .results import Hit, Memory, NaiveResult, Standing
-from .rulebook import DEFAULTS, Rule, decides, duration_ms, read_snapshot
+from .rule_versions import DEFAULTS, Rule, decides, duration_ms, read_snapshot
 from .sequences import by_step, completed
-from .spaces import Space, key_spaces
 
 # Written out, not imported: alert ids are a promise to other programs, so a change of the package's own must fail here.
 NAMESPACE = uuid.UUID("7d0f6f8e-8c1c-5e0b-9a53-2f1b2c3d4e5f")
@@ -57,7 +57,7 @@ def naive_detect(
 
     A record is its fields (dotted or nested) with ``_id``, ``_event_ms`` and ``_ingest_ms``. ``defaults`` are the
     pipeline's (``time_mode``, ``watermark_delay``, ``allowed_lateness``). ``passed_ms``: where the stream's clock
-    stands in the end, by which absences are told (None: at the highest ingest time).
+    stands in the end, by which absences are emitted (None: at the highest ingest time).
 
     Each key space remembers the ids of the records that entered one of its windows, and judges no record of the same
     key and id. Which records are reported as duplicates, and which as late, says ``Copies``.

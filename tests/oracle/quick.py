@@ -13,7 +13,7 @@ from typing import Any
 
 from .conditions import ORDERINGS
 from .naive import EVIDENCE_IDS_MAX, Hit, Key, alert_id_of, running_max_ingest
-from .rulebook import Rule, read_snapshot
+from .rule_versions import Rule, read_snapshot
 
 # Clock, place, aggregated value, id: sorted as records stand in a window.
 Entry = tuple[int, int, int, str]

@@ -88,15 +88,15 @@ class Pipeline:
             values, came = pa.array(piece.values, pa.binary()), np.array(piece.ingest_ms, np.int64)
             decoded = decode_values(self.snapshot.decoder(piece.stream), values, piece.log, offsets, came)
             self._take(given, decoded.records, Chunk(piece.log, self.chunks, piece.log))
-        levels = [*range(1, self.snapshot.depth + 1), self.snapshot.depth + 1]
-        for level in levels:
-            at = level if level <= self.snapshot.depth else 0
+        depths = [*range(1, self.snapshot.depth + 1), self.snapshot.depth + 1]
+        for depth in depths:
+            at = depth if depth <= self.snapshot.depth else 0
             if not at and self.snapshot.revises_ms is None:
                 work = ShardJudge(self.file, None, "q", self.batches, 0)
             else:
                 work = ShardJudge(self.file, self.cache, "q", self.batches, at)
             for shard in range(self.snapshot.shards):
-                sent = work.shard(shard, given.get((level, shard), []), Stopwatch())
+                sent = work.shard(shard, given.get((depth, shard), []), Stopwatch())
                 rows += [(kind, body) for stage, _, kind, body in sent if stage == OUT]
                 self._give(given, [each for each in sent if each[0] != OUT])
         self._write("offsets", "\n".join(["v1", '{"batchTimestampMs": 0}', *(f'{{"chunk":{self.chunks}}}',)]))
@@ -132,7 +132,7 @@ def with_policy(snapshot: PlanSnapshot, policy: dict[str, Any] | None = None) ->
     return replace(snapshot, deciding=Deciding(made, every=True))
 
 
-def told(decision: Any) -> Any:
+def comparable(decision: Any) -> Any:
     """What has to be the same of two decisions."""
     return (
         None

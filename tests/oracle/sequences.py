@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .rulebook import Rule
+from .rule_versions import Rule
 
 Match = list[Any]
 

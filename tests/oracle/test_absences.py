@@ -12,12 +12,12 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 
 from .composed import composed_detect
-from .fastpath import FastPath, plans_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plans_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import running_max_ingest
 from .strategies import START_MS, STREAM, Body, Record, records
 from .test_detect_equals_naive import Shape, check, many, run, shapes, with_ingest
-from .test_publications import SPREAD, Op, live, told
+from .test_publications import SPREAD, Op, live, outcome
 
 TIMES: list[Body] = [
     {"watermark_delay": "1s", "allowed_lateness": "2s"},
@@ -115,7 +115,7 @@ def test_a_partition_that_is_behind_is_waited_for_as_long_as_it_may_be(lag_ms: i
     assert [alert["record_id"] for alert in path.alerts] == ([] if lag_ms else ["t0"])
 
 
-def test_it_is_reported_in_a_batch_that_brings_its_shard_nothing() -> None:
+def test_it_is_reported_in_a_batch_without_records_of_its_shard() -> None:
     made = [_record(0, 0, "CSH"), *(_record(n, 6 + n, "POS", f"a{n}") for n in range(1, 9))]
     path = FastPath.of(plans_of([QUIET], stream_spec(ingest_column=True), SPREAD), 3)
     run(path, Shape(3, [(n, n + 1) for n in range(9)], [(0, 0), (0, 1), (0, 2)]), made, ["log"] * 9)
@@ -130,7 +130,7 @@ def test_it_is_reported_in_a_batch_that_brings_its_shard_nothing() -> None:
 def test_what_waits_outlives_its_version_and_its_process(
     tmp_path: Path, happens: str, ending: Op, change: Body
 ) -> None:
-    """The record that waits is judged by the version of then, whatever becomes of it, and told once."""
+    """The version of its time judges the waiting record, and emits one alert, whatever becomes of the version."""
     kinds = ["CSH", "POS", "CSH", "ATM", "CSH", *["POS"] * 12, "CSH", *["POS"] * 10]
     made = [_record(n, n, each, "a1" if n % 2 == 0 else "a2") for n, each in enumerate(kinds)]
     reader: Body = {
@@ -151,7 +151,7 @@ def test_what_waits_outlives_its_version_and_its_process(
     life = Life(tmp_path, stream_spec(ingest_column=True), standing, 2, 0, Feed())
     live(life, ops, made)
     expected = composed_detect(life.feed.logged, made, defaults=SPREAD)
-    assert told(life) == told_by_twin(expected, made)
+    assert outcome(life) == twin_outcome(expected, made)
     assert {"t0", "t2", "t4"} <= {hit.record_id for hit in expected.hits if hit.rule_id == "quiet"}
 
 

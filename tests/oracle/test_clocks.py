@@ -23,13 +23,13 @@ from crossline.state.retraction import kernel
 
 from .clocked import CLOCK, clocked_detect, on_clock
 from .corrected import current_states
-from .fastpath import FastPath, plans_of, told_by_alert, told_by_hit, told_by_twin
+from .fastpath import FastPath, alert_values, hit_values, plans_of, twin_outcome
 from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
 from .strategies import LATENESS_MS, LISTS, STREAM, STREAM_FILE, Body, Record, cuts, records, rule_sets, wire_record
-from .test_corrections import PIECES, RULES, as_told, disordered
+from .test_corrections import PIECES, RULES, disordered, sorted_alert_values
 from .test_detect_equals_naive import DEEP, DEFAULTS, Shape, check, in_digits, many, run, shapes, with_ingest
-from .test_publications import Op, live, lives, told
+from .test_publications import Op, live, lives, outcome
 from .test_runners import in_pool, in_this_one, split
 
 few = settings(many, max_examples=800 if DEEP else 15)
@@ -98,7 +98,9 @@ def test_what_stands_is_what_the_log_in_order_of_the_clock_says(
     ordered = sorted(made, key=lambda record: record[CLOCK])
     plainly = [{**body, "late_policy": "evaluate"} for body in rules]
     hits = naive_detect(plainly, on_clock(ordered), lists=LISTS).hits
-    assert as_told(current_states(path.alerts)) == sorted(told_by_hit(hit, ordered[hit.position]) for hit in hits)
+    assert sorted_alert_values(current_states(path.alerts)) == sorted(
+        hit_values(hit, ordered[hit.position]) for hit in hits
+    )
 
 
 @few
@@ -146,8 +148,8 @@ def test_any_life_reports_what_its_logs_say(
         given_spec = spec(ingest_column=ingest_column)
         life = Life(Path(folder), given_spec, Defaults(), data.draw(st.integers(1, 3)), lag_ms, Feed())
         live(life, ops, made)
-        logged, found = life.feed.logged, told(life)
-    assert found == told_by_twin(clocked_detect(logged, made, lists=LISTS), made)
+        logged, found = life.feed.logged, outcome(life)
+    assert found == twin_outcome(clocked_detect(logged, made, lists=LISTS), made)
 
 
 @settings(many, max_examples=300 if DEEP else 6)
@@ -157,7 +159,7 @@ def test_a_backtest_says_what_the_twin_says(
 ) -> None:
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
-    wanted = told_by_twin(clocked_detect(rules, made, lists=LISTS), made)[0]
+    wanted = twin_outcome(clocked_detect(rules, made, lists=LISTS), made)[0]
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
     given_spec = spec(ingest_column=ingest_column)
     loaded = load_rules_text(json.dumps(rules), "rules.yaml", {STREAM: given_spec}, LISTS)
@@ -168,14 +170,14 @@ def test_a_backtest_says_what_the_twin_says(
         judged = BacktestSpec(alone, recorded, named_lists(LISTS), Defaults(), Bounds(0))
         pool = in_pool(judged, Path(name), 2, batch_bytes)
         one = in_this_one(judged, Path(name), 2, batch_bytes)
-    found = sorted(map(told_by_alert, pool))
+    found = sorted(map(alert_values, pool))
     assert [in_digits(each, rough) for each in found] == [in_digits(each, rough) for each in wanted]
     for alert in (*pool, *one):
         del alert["detected_at"]
     assert pool == one
 
 
-def test_the_clocks_are_met() -> None:
+def test_the_clocks_occur() -> None:
     """The strategies give what the tests are about: hits by both clocks, and records late by one alone."""
     seen: set[Any] = set()
 

@@ -12,7 +12,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 
 from .composed import composed_detect
-from .fastpath import FastPath, plans_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plans_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, composed_sets, records
@@ -27,7 +27,7 @@ from .test_detect_equals_naive import (
     shapes,
     with_ingest,
 )
-from .test_publications import SPREAD, Op, live, told
+from .test_publications import SPREAD, Op, live, outcome
 
 
 @many
@@ -51,8 +51,8 @@ def test_several_logs_whose_ingest_times_go_back(data: st.DataObject, rules: lis
     bounds = Bounds(partition_lag_ms=INGEST_BACK_MS)
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards, bounds)
     run(path, shape, made, logs)
-    told_up_to_ms = passed_ms(made, logs, INGEST_BACK_MS)
-    check(path, rules, composed_detect(rules, named, lists=LISTS, passed_ms=told_up_to_ms), made)
+    emitted_up_to_ms = passed_ms(made, logs, INGEST_BACK_MS)
+    check(path, rules, composed_detect(rules, named, lists=LISTS, passed_ms=emitted_up_to_ms), made)
 
 
 OFTEN: Body = {
@@ -108,7 +108,7 @@ def test_a_rule_that_reads_hits_comes_while_the_pipeline_runs(tmp_path: Path, ha
     live(life, ops, made)
     logged = life.feed.logged
     expected = composed_detect(logged, made, defaults=SPREAD, lists=LISTS)
-    assert told(life) == told_by_twin(expected, made)
+    assert outcome(life) == twin_outcome(expected, made)
     assert {"often", "over", "deeper"} == {hit.rule_id for hit in expected.hits}
     assert all("hits of before are not read again" in text for text in life.feed.noted)
     assert len(life.feed.noted) == 2

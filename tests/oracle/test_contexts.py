@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from .fastpath import FastPath, plans_of, stream_spec
 from .strategies import Body, Record
 from .test_detect_equals_naive import at_instants, many, run, shapes
-from .test_meeting import OTHER, met, other_spec
+from .test_stream_join import OTHER, draw_joined, other_spec
 
 WINDOW_MS, ALLOWED_MS = 3000, 5000
 RULE: Body = {
@@ -31,16 +31,16 @@ RULE: Body = {
     "allowed_lateness": f"{ALLOWED_MS}ms",
 }
 
-Told = tuple[str, str, Any]
+AlertValues = tuple[str, str, Any]
 
 
 def _in_time(record: Record) -> bool:
     return bool(record["_ingest_ms"] - record["_event_ms"] <= ALLOWED_MS)
 
 
-def naive(made: Sequence[Record]) -> list[Told]:
+def naive(made: Sequence[Record]) -> list[AlertValues]:
     """The record, the context that counts, and how far they are apart, for each that is at or above it."""
-    reported: list[Told] = []
+    reported: list[AlertValues] = []
     contexts: list[Record] = []
     waiting: list[Record] = []
     judged: set[tuple[str, str]] = set()
@@ -76,7 +76,7 @@ def naive(made: Sequence[Record]) -> list[Told]:
 @many
 @given(st.data(), st.booleans(), st.integers(1, 2))
 def test_the_last_context_counts_and_is_waited_for(data: st.DataObject, ingest_column: bool, pieces: int) -> None:
-    made, logs = data.draw(met(ingest_column=ingest_column))
+    made, logs = data.draw(draw_joined(ingest_column=ingest_column))
     shape = at_instants(data.draw(shapes(len(made))), made)
     others = {OTHER: other_spec(ingest_column=ingest_column)}
     path = FastPath.of(plans_of([RULE], stream_spec(ingest_column=ingest_column), {}, others=others), shape.shards)

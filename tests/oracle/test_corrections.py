@@ -21,7 +21,7 @@ from crossline.state.retraction import kernel
 from .composed import _judged as judged_on
 from .composed import composed_detect
 from .corrected import current_states, in_event_order, standing_in_order, step_by_step
-from .fastpath import FastPath, plan_of, plans_of, stream_spec, told_by_alert, told_by_hit
+from .fastpath import FastPath, alert_values, hit_values, plan_of, plans_of, stream_spec
 from .living import Feed, Life
 from .naive import NAMESPACE, NaiveResult, naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record, dormancy_body, formula_body, sequence_body, velocity_body
@@ -136,16 +136,16 @@ def judging(rules: Sequence[Body]) -> Any:
     return judged
 
 
-def as_told(alerts: Sequence[Mapping[str, Any]]) -> list[Any]:
-    return sorted(told_by_alert(alert) for alert in alerts)
+def sorted_alert_values(alerts: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return sorted(alert_values(alert) for alert in alerts)
 
 
 def corrections(alerts: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-    """What the twin says of each correction, of those told."""
+    """The values of each correction, as the twin has them."""
     found: list[tuple[Any, ...]] = []
     for alert in alerts:
         if alert["corrects"] is None:
-            found.append(("alert", told_by_alert(alert)))
+            found.append(("alert", alert_values(alert)))
         else:
             values = (_figure(alert, "value_before", "reinstated"), _figure(alert, "value", "retracted"))
             found.append((alert["outcome"], alert["corrects"], alert["caused_by"], *values))
@@ -153,7 +153,7 @@ def corrections(alerts: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def _figure(alert: Mapping[str, Any], name: str, without: str) -> Any:
-    return None if alert["outcome"] == without else told_by_alert({**alert, "value": alert[name]})[6]
+    return None if alert["outcome"] == without else alert_values({**alert, "value": alert[name]})[6]
 
 
 @few
@@ -163,7 +163,7 @@ def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: l
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     with mock.patch.object(kernel, "PIECE", data.draw(PIECES)):
         run(path, shape, made, ["log"] * len(made))
-    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
+    assert sorted_alert_values(current_states(path.alerts)) == standing_in_order(judging(rules), made)
     ids = [alert["alert_id"] for alert in path.alerts]
     assert len(set(ids)) == len(ids)
 
@@ -223,8 +223,8 @@ def test_corrections_travel_through_rules_that_read_hits(
     plainly = [{**body, "late_policy": "evaluate"} for body in rules]
     ordered = in_event_order(made)
     expected = composed_detect(plainly, ordered, lists=LISTS)
-    wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
-    assert as_told(current_states(path.alerts)) == wanted
+    wanted = sorted(hit_values(hit, ordered[hit.position]) for hit in expected.hits)
+    assert sorted_alert_values(current_states(path.alerts)) == wanted
     ids = [alert["alert_id"] for alert in path.alerts]
     assert len(set(ids)) == len(ids)
 
@@ -245,7 +245,7 @@ def test_a_reader_that_judges_nothing_again_takes_hits_as_they_are_reported_firs
     for shape in (alone, data.draw(shapes(len(made)))):
         path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
         run(path, shape, made, ["log"] * len(made))
-        lines.append(as_told([alert for alert in path.alerts if alert["rule_id"] == "q0"]))
+        lines.append(sorted_alert_values([alert for alert in path.alerts if alert["rule_id"] == "q0"]))
         assert not [alert for alert in path.alerts if alert["rule_id"] == "q0" and alert["corrects"]]
     assert lines[0] == lines[1]
 
@@ -270,7 +270,7 @@ def test_a_reader_on_the_ingest_clock_takes_hits_in_the_order_in_which_their_rec
     reached = [{**record, "_reached_ms": record["_ingest_ms"]} for record in made]  # ingest times do not go back here
     expected = judged_on([reader], rules, read, reached, True, None, LISTS, math.inf)
     found = [alert for alert in current_states(path.alerts) if alert["rule_id"] == "q0"]
-    assert as_told(found) == sorted(told_by_hit(hit, made[hit.position]) for hit in expected)
+    assert sorted_alert_values(found) == sorted(hit_values(hit, made[hit.position]) for hit in expected)
 
 
 def test_what_was_retracted_and_stands_again_is_reinstated_for_all_that_read_it() -> None:
@@ -337,8 +337,8 @@ def test_a_long_log_out_of_order_of_which_most_is_thrown_out() -> None:
     plainly = [{**body, "late_policy": "evaluate"} for body in (*rules, reader)]
     ordered = in_event_order(made)
     expected = composed_detect(plainly, ordered, lists=LISTS).hits
-    reported = as_told(current_states(path.alerts))
-    assert reported == sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected)
+    reported = sorted_alert_values(current_states(path.alerts))
+    assert reported == sorted(hit_values(hit, ordered[hit.position]) for hit in expected)
     outcomes = Counter(alert.get("outcome") for alert in path.alerts)
     assert min(outcomes[each] for each in (None, "retracted", "amended")) > 25
     held = sum(store.records for shard in path.shards for store in shard.state.stores.values())
@@ -375,4 +375,4 @@ def test_rules_that_come_and_go_in_pipelines_that_are_stopped(
     ordered = in_event_order(made)
     logged = [{**body, "late_policy": "evaluate"} for body in life.feed.logged]
     expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS)
-    assert as_told(alerts) == sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
+    assert sorted_alert_values(alerts) == sorted(hit_values(hit, ordered[hit.position]) for hit in expected.hits)

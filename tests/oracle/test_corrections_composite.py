@@ -8,16 +8,16 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .composites import composite_hits, told_by_alert_of_composite, told_of_composite
+from .composites import composite_alert_values, composite_hit_values, composite_hits
 from .corrected import current_states, in_event_order
-from .fastpath import told_by_hit
+from .fastpath import hit_values
 from .naive import Hit, naive_detect
-from .rulebook import duration_ms
+from .rule_versions import duration_ms
 from .strategies import LISTS, STREAM, Body, Record
-from .test_corrections import _COUNT, BUSY, WITHIN, as_told, bounded, reevaluated
-from .test_corrections_met import both, judged, read_in_order
+from .test_corrections import _COUNT, BUSY, WITHIN, bounded, reevaluated, sorted_alert_values
+from .test_corrections_stream_join import both, judged, read_in_order
 from .test_detect_equals_naive import DEEP, many, shapes
-from .test_meeting import OTHER
+from .test_stream_join import OTHER
 
 few = settings(many, max_examples=600 if DEEP else 8)
 _PLAIN: Body = {
@@ -75,8 +75,8 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     path = judged([*rules, composite, reader], made, logs, data.draw(shapes(len(made))))
     standing = current_states(path.alerts)
     below = hits_of(rules, made)
-    assert as_told([each for each in standing if each["rule_id"] in {"r0", "r1", "r2"}]) == sorted(
-        told_by_hit(hit, record) for hit, record in below
+    assert sorted_alert_values([each for each in standing if each["rule_id"] in {"r0", "r1", "r2"}]) == sorted(
+        hit_values(hit, record) for hit, record in below
     )
     place = {_name(record): at for at, record in reversed([*enumerate(made)])}  # of what comes twice the first
     ordered = [
@@ -87,16 +87,16 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     ]
     hits = composite_hits(composite, ordered)
     record_of = {hit.record_id: record for _, hit, record in ordered}
-    reported = sorted(told_by_alert_of_composite(each) for each in standing if each["rule_id"] == "c")
-    assert reported == sorted(map(told_of_composite, hits))
+    reported = sorted(composite_alert_values(each) for each in standing if each["rule_id"] == "c")
+    assert reported == sorted(map(composite_hit_values, hits))
     # Hits on records of one time: in the order in which these came, and those on the first rule's stream before others.
     in_order = sorted(made, key=lambda record: (record["_event_ms"], record["_ingest_ms"], "_stream" in record))
     at = {_name(record): number for number, record in reversed([*enumerate(in_order)])}
     read = [replace(hit, position=at[_name(record_of[hit.record_id])]) for hit in hits]
     own = [{name: value for name, value in record.items() if name != "_stream"} for record in in_order]
     expected = read_in_order([{**reader, "late_policy": "evaluate"}], [composite, reader], read, own)
-    wanted = sorted(told_by_hit(hit, in_order[hit.position]) for hit in expected)
-    assert as_told([each for each in standing if each["rule_id"] == "z"]) == wanted
+    wanted = sorted(hit_values(hit, in_order[hit.position]) for hit in expected)
+    assert sorted_alert_values([each for each in standing if each["rule_id"] == "z"]) == wanted
 
 
 def _there(hit: Hit, record: Record) -> Record:

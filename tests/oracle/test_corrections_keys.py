@@ -1,4 +1,4 @@
-"""``late_policy: reevaluate`` with figures of several keys: what they say of a record is brought again."""
+"""``late_policy: reevaluate`` with figures of several keys: a changed cross-key figure is joined again."""
 
 from __future__ import annotations
 
@@ -16,16 +16,26 @@ from crossline.state.retraction import kernel
 
 from .composed import composed_detect
 from .corrected import current_states, in_event_order, standing_in_order, step_by_step
-from .fastpath import FastPath, plans_of, stream_spec, told_by_hit
+from .fastpath import FastPath, hit_values, plans_of, stream_spec
 from .living import Feed, Life
 from .naive import naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body
 from .test_corrections import BUSY as BELOW
-from .test_corrections import PIECES, READERS, WITHIN, as_told, bounded, corrections, disordered, judging, reevaluated
-from .test_corrections_met import POLICIES, both, judged
+from .test_corrections import (
+    PIECES,
+    READERS,
+    WITHIN,
+    bounded,
+    corrections,
+    disordered,
+    judging,
+    reevaluated,
+    sorted_alert_values,
+)
+from .test_corrections_stream_join import POLICIES, both, judged
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
-from .test_meeting import OTHER, _there
 from .test_publications import SPREAD, Op, live
+from .test_stream_join import OTHER, _there
 
 few = settings(many, max_examples=1500 if DEEP else 12)
 _OWN: Body = {"count": True, "group_by": "account", "window": "3s"}
@@ -85,8 +95,8 @@ RULES = bounded(
 )
 
 
-def told(rules: Sequence[Body], made: Sequence[Record], shape: Shape, piece: int) -> FastPath:
-    """What comes of them; each alert and each correction is told once."""
+def checked_run(rules: Sequence[Body], made: Sequence[Record], shape: Shape, piece: int) -> FastPath:
+    """Runs the rules over the records; each alert and each correction must be emitted once."""
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     with mock.patch.object(kernel, "PIECE", piece):
         run(path, shape, made, ["log"] * len(made))
@@ -98,8 +108,8 @@ def told(rules: Sequence[Body], made: Sequence[Record], shape: Shape, piece: int
 @few
 @given(st.data(), RULES, disordered(25))
 def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: list[Body], made: list[Record]) -> None:
-    path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
-    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
+    path = checked_run(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
+    assert sorted_alert_values(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
@@ -107,7 +117,7 @@ def test_what_stands_is_what_the_log_in_order_says(data: st.DataObject, rules: l
 def test_every_correction_is_reported_once_whatever_the_cuts(
     data: st.DataObject, rules: list[Body], made: list[Record]
 ) -> None:
-    path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
+    path = checked_run(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
     assert sorted(map(repr, corrections(path.alerts))) == sorted(map(repr, step_by_step(judging(rules), made)))
 
 
@@ -121,8 +131,8 @@ def test_corrections_travel_to_those_who_read_such_a_rule(
         named = {"rule_id": f"q{number}", "version": 1, "source_topic": f"rule:{'q0' if number else 'r0'}"}
         rules.append({**reader, **WITHIN, **named, "late_policy": data.draw(st.sampled_from(POLICIES))})
     rules = data.draw(bounded(st.just(rules)))
-    path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
-    assert as_told(current_states(path.alerts)) == composed_in_order(rules, made)
+    path = checked_run(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
+    assert sorted_alert_values(current_states(path.alerts)) == composed_in_order(rules, made)
 
 
 @few
@@ -136,8 +146,8 @@ def test_such_a_rule_reads_hits_that_are_taken_back(
         named = {"rule_id": f"q{number}", "source_topic": f"rule:{'q0' if number else 'r0'}"}
         rules.append({**reader, **named, "late_policy": data.draw(st.sampled_from(POLICIES))})
     rules = data.draw(bounded(st.just(rules)))
-    path = told(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
-    assert as_told(current_states(path.alerts)) == composed_in_order(rules, made)
+    path = checked_run(rules, made, data.draw(shapes(len(made))), data.draw(PIECES))
+    assert sorted_alert_values(current_states(path.alerts)) == composed_in_order(rules, made)
 
 
 def composed_in_order(rules: Sequence[Body], made: Sequence[Record]) -> list[Any]:
@@ -145,7 +155,7 @@ def composed_in_order(rules: Sequence[Body], made: Sequence[Record]) -> list[Any
     ordered = in_event_order(made)
     plainly = [{**body, "late_policy": "evaluate"} for body in rules]
     expected = composed_detect(plainly, ordered, lists=LISTS)
-    return sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
+    return sorted(hit_values(hit, ordered[hit.position]) for hit in expected.hits)
 
 
 @st.composite
@@ -161,21 +171,21 @@ def of_both(draw: st.DrawFn) -> Body:
     return {**body, "figures": figures}
 
 
-MET = bounded(st.lists(of_both(), min_size=1, max_size=2).map(_of))
+TWO_STREAMS = bounded(st.lists(of_both(), min_size=1, max_size=2).map(_of))
 
 
 @few
-@given(st.data(), MET, both(14))
+@given(st.data(), TWO_STREAMS, both(14))
 def test_figures_of_another_key_and_another_stream(
     data: st.DataObject, rules: list[Body], given_: tuple[list[Record], list[str]]
 ) -> None:
     made, logs = given_
     path = judged(rules, made, logs, data.draw(shapes(len(made))))
-    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
+    assert sorted_alert_values(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
-@given(st.data(), MET, both(7))
+@given(st.data(), TWO_STREAMS, both(7))
 def test_every_correction_over_two_streams_is_reported_once(
     data: st.DataObject, rules: list[Body], given_: tuple[list[Record], list[str]]
 ) -> None:
@@ -213,8 +223,8 @@ def test_rules_that_are_published_in_pipelines_that_are_stopped(
     ordered = in_event_order(made)
     logged = [{**body, "late_policy": "evaluate"} for body in life.feed.logged]
     expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS)
-    wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
-    assert as_told(current_states(life.alerts)) == wanted
+    wanted = sorted(hit_values(hit, ordered[hit.position]) for hit in expected.hits)
+    assert sorted_alert_values(current_states(life.alerts)) == wanted
 
 
 def test_a_record_of_one_key_corrects_an_alert_of_another() -> None:

@@ -17,10 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from .composed import composed_detect
 from .corrected import current_states, in_event_order, standing_in_order
-from .fastpath import FastPath, plan_of, plans_of, stream_spec, told_by_hit
-from .rulebook import duration_ms
+from .fastpath import FastPath, hit_values, plan_of, plans_of, stream_spec
+from .rule_versions import duration_ms
 from .strategies import LISTS, STREAM, Body, Record, dormancy_body
-from .test_corrections import BOUNDS, BUSY, WITHIN, as_told, bounded, disordered, judging, reevaluated
+from .test_corrections import BOUNDS, BUSY, WITHIN, bounded, disordered, judging, reevaluated, sorted_alert_values
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
 
 few = settings(many, max_examples=800 if DEEP else 6)
@@ -188,13 +188,13 @@ DORMANT = [body for body in BUSY if body["rule_type"] == "dormancy"]
 def test_what_stands_of_dormancy(data: st.DataObject, body: Body, made: list[Record]) -> None:
     rules = data.draw(bounded(st.just([reevaluated(body, 0)])))
     path = judged(rules, made, data.draw(shapes(len(made))))
-    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
+    assert sorted_alert_values(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
 @given(st.data(), disordered(25), st.sampled_from(["1s", "2500ms", "4s"]), st.sampled_from([{}, {"cooldown": "2s"}]))
 def test_what_stands_of_absences(data: st.DataObject, made: list[Record], within: str, cooldown: Body) -> None:
-    """They wait for all that may answer in time, so nothing that is told changes, for their readers neither."""
+    """Absences wait for every record that may answer in time, so no emitted alert changes, nor one of their readers."""
     after, expect = ([{"field": "device", "operator": "==", "value": number}] for number in (1, 2))
     body: Body = {"source_topic": STREAM, "rule_type": "absence", "group_by": "account", "within": within, **cooldown}
     body |= {"after": after, "expect": expect}
@@ -209,4 +209,4 @@ def test_what_stands_of_absences(data: st.DataObject, made: list[Record], within
     run(path, shape, made, ["log"] * len(made))
     ordered = in_event_order(made)
     expected = composed_detect([{**each, "late_policy": "evaluate"} for each in rules], ordered, lists=LISTS)
-    assert as_told(path.alerts) == sorted(told_by_hit(hit, ordered[hit.position]) for hit in expected.hits)
+    assert sorted_alert_values(path.alerts) == sorted(hit_values(hit, ordered[hit.position]) for hit in expected.hits)

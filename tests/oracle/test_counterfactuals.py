@@ -26,7 +26,7 @@ from crossline.rules.ruleset import RuleSet
 from .aggregates import aggregate
 from .conditions import holds
 from .naive import naive_detect
-from .rulebook import duration_ms
+from .rule_versions import duration_ms
 from .test_detect_equals_naive import DEEP
 
 START_MS = 1_767_225_600_000

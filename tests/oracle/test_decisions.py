@@ -20,7 +20,7 @@ from crossline.backtest.backtest import BacktestSpec
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
 
-from .decisions import ACTIONS, SEVERITIES, WHENS, Told, naive_decisions
+from .decisions import ACTIONS, SEVERITIES, WHENS, ExpectedDecision, naive_decisions
 from .logged import LoggedJudge, decided
 from .naive import naive_detect, running_max_ingest
 from .strategies import LISTS, Body, Record, records, rule_sets, wire_record
@@ -60,8 +60,8 @@ def weighted(rules: list[Body], weights: list[Body], silent: int) -> list[Body]:
     return [{**body, **named[body["rule_id"], body["version"]]} for body in rules]
 
 
-def told(decision: dict[str, Any]) -> Told:
-    return Told(
+def comparable(decision: dict[str, Any]) -> ExpectedDecision:
+    return ExpectedDecision(
         decision["decision_id"],
         decision["record_id"],
         decision["decision"],
@@ -72,7 +72,7 @@ def told(decision: dict[str, Any]) -> Told:
 
 
 def _reason(body: Body) -> tuple[str, int, str | None, bool]:
-    assert body.get("standing", True) is True, "where a rule does not stand nothing is said of it"
+    assert body.get("standing", True) is True, "a rule that does not stand has no reason"
     return body["rule_id"], body["rule_version"], body["alert_id"], "standing" in body
 
 
@@ -120,7 +120,7 @@ def test_decisions_are_what_the_twin_says_and_cuts_do_not_matter(
             for each in ((1, 1_000_000), spread)
         )
         logged = decided(judged, folder, *spread, lambda source: LoggedJudge(source, folder / "state"))
-    assert [told(each) for each in whole] == wanted
+    assert [comparable(each) for each in whole] == wanted
     for each in (*whole, *cut):
         del each["decided_at"]
     assert cut == whole
@@ -172,7 +172,7 @@ def test_a_backtest_in_processes_says_the_same(tmp_path: Path) -> None:
         judged = deciding(judged_of(RULES, paths, ingest_column=False), policy, every=every)
         with mock.patch.object(in_process, "BATCH_BYTES", 1_500):
             run = in_process.backtest(judged, tmp_path / "a", decisions=tmp_path / "d", processes=2)
-        found = [told(json.loads(line)) for line in (tmp_path / "d").read_text().splitlines()]
+        found = [comparable(json.loads(line)) for line in (tmp_path / "d").read_text().splitlines()]
         assert found == wanted
         assert {each.decision for each in found} == {"allow", "block"}
         assert sum(run.totals.decisions.values()) == len(found)
@@ -187,10 +187,12 @@ def test_tasks_write_the_decisions_on_all_and_a_batch_that_comes_again_adds_noth
     judged = deciding(judged_of(RULES, paths, ingest_column=False), policy, **more)
     for batch_bytes in (1_500, 1_000_000):  # the second time by another checkpoint, cut elsewhere
         found = [each for outcome in outcomes(judged, tmp_path, 3, batch_bytes) for each in outcome.decisions]
-        assert [told(each) for each in found] == [each for each in wanted if each.reasons], "few go the way of alerts"
+        assert [comparable(each) for each in found] == [each for each in wanted if each.reasons], (
+            "few go the way of alerts"
+        )
         files = sorted((tmp_path / "decided").glob("*.jsonl"))
         assert [path.name for path in files] == [f"decisions-{shard:04d}.jsonl" for shard in range(3)]
-        written = [[told(json.loads(line)) for line in path.read_text().splitlines()] for path in files]
+        written = [[comparable(json.loads(line)) for line in path.read_text().splitlines()] for path in files]
         assert sorted((each for mine in written for each in mine), key=lambda each: each.ingest_ms) == wanted
         assert all(mine == [each for each in wanted if each in mine] for mine in written), (
             "each in the order of records"
@@ -225,7 +227,7 @@ def seen_by(key: str) -> Body:
 
 
 def test_copies_and_late_records_decide_nothing(tmp_path: Path) -> None:
-    """Worked by hand. What tells a record from its copy may be the key of a rule, which takes the copy for new then."""
+    """Worked by hand. The key of a rule may be a field in which a duplicate differs: then it is a new record."""
     strict: Body = {
         "rule_id": "strict",
         "version": 1,

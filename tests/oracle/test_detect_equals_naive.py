@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from crossline.evaluate.shard import Bounds
 
-from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plan_of, stream_spec, twin_outcome
 from .naive import NaiveResult, naive_detect, running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, cuts, records, rule_sets
 
@@ -74,10 +74,10 @@ def check(path: FastPath, rules: list[Body], expected: NaiveResult, made: Sequen
     """What came out is what the twin says, to the last bit; of a standard deviation, to fifteen digits.
 
     That is worked out to 32 digits and then rounded; the twin's is exact, and found one, 1e16 + 1 + 1e-17, of which
-    only the 33rd digit tells to which of two floats it is nearer.
+    only the 33rd digit decides to which of two floats it is nearer.
     """
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
-    found, wanted = path.told(), told_by_twin(expected, made)
+    found, wanted = path.outcome(), twin_outcome(expected, made)
     assert [in_digits(reported, rough) for reported in found[0]] == [
         in_digits(reported, rough) for reported in wanted[0]
     ]
@@ -224,7 +224,7 @@ def test_other_records_under_an_old_id_are_reported_alike_in_every_cut(
     shape = data.draw(shapes(len(made)))
     cut = FastPath.of(plan, shape.shards)
     run(cut, shape, made, ["log"] * len(made))
-    assert cut.told() == whole.told()
+    assert cut.outcome() == whole.outcome()
 
 
 BUSY: Body = {

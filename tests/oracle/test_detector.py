@@ -20,7 +20,7 @@ from crossline.rules.ruleset import RuleSet
 from crossline.runtime.local import saved_state
 
 from .fastpath import stream_spec
-from .rulebook import DEFAULTS, duration_ms
+from .rule_versions import DEFAULTS, duration_ms
 from .strategies import LISTS, STREAM, Body, Record, composed_sets, cuts, records, rule_sets, wire_record
 from .test_corrections import BUSY, disordered, reevaluated
 from .test_decisions import POLICIES, WEIGHTS, weighted
@@ -58,7 +58,9 @@ class Fed:
             clock_ms=lambda: NOW_MS,
         )
 
-    def told(self, parts: list[list[Record]], saves: set[int] = frozenset()) -> tuple[list[Any], list[Any], list[Any]]:  # type: ignore[assignment]
+    def output(
+        self, parts: list[list[Record]], saves: set[int] = frozenset()
+    ) -> tuple[list[Any], list[Any], list[Any]]:  # type: ignore[assignment]
         """The alerts, the decisions, and the dead letters."""
         detector, alerts, decisions, dead = self._make(), list[Any](), list[Any](), list[Any]()
         with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +102,7 @@ def test_in_cuts_it_says_what_it_says_in_one(
 ) -> None:
     made, parts, saves = given_records
     run = Fed(weighted(rules, weights, 0), policy)
-    whole, cut = run.told([made]), run.told(parts, saves)
+    whole, cut = run.output([made]), run.output(parts, saves)
     for mine, theirs in zip(cut, whole, strict=True):
         assert sorted(mine, key=str) == sorted(theirs, key=str)
 
@@ -121,7 +123,7 @@ def test_corrections_and_revisions_outlive_a_save(
     """Between the same cuts, saved or not: which corrections there are depends on the cuts, as in a pipeline."""
     _, parts, saves = given_records
     run = Fed(weighted([reevaluated(body, number) for number, body in enumerate(bodies)], weights, 0), policy)
-    assert run.told(parts, saves) == run.told(parts)
+    assert run.output(parts, saves) == run.output(parts)
 
 
 @quickly
@@ -132,7 +134,7 @@ def test_one_pass_says_what_a_backtest_says(rules: list[Body], made: list[Record
         judged = judged_of(rules, split(lines, Path(name), 1), ingest_column=True)
         found = [each for outcome in in_process.outcomes(judged, Path(name)) for each in outcome.alerts]
     assert judged.bounds == Bounds(0)
-    assert Fed(rules, None).told([made])[0] == [_bare(alert) for alert in found]
+    assert Fed(rules, None).output([made])[0] == [_bare(alert) for alert in found]
 
 
 def _line(record: Record) -> bytes:

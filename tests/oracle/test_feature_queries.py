@@ -1,4 +1,4 @@
-"""Figures that are told of every record, as columns: the twin's, to the last bit, over any keys, cuts and restarts."""
+"""Feature rows of every record equal the twin's, to the last bit, over any keys, batches and restarts."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .test_detect_equals_naive import DEEP, check, many, run, shapes, with_inges
 FACTS = ("kind", "amount", "price", "flag", "place.city")
 
 
-def told_instead(version: RuleVersion, program: Program) -> Program:
-    """What the rule's formula would read is told of each record that it would judge."""
+def as_feature_query(version: RuleVersion, program: Program) -> Program:
+    """The rule as a feature query: the figures that its formula reads, for each record that it would judge."""
     verdict = program.verdict
-    if not version.rule.rule_id.startswith("told") or not isinstance(verdict, FormulaPredicate):
+    if not version.rule.rule_id.startswith("features") or not isinstance(verdict, FormulaPredicate):
         return program
     return replace(program, verdict=FeatureQuery(verdict.names, FACTS))
 
@@ -37,7 +37,7 @@ def plan_of(bodies: list[Body], *, ingest_column: bool) -> StreamPlan:
     spec = stream_spec(ingest_column=ingest_column)
     loaded = load_rules_text(json.dumps(bodies), "rules.yaml", {STREAM: spec}, tuple(LISTS))
     rules = RuleSet.from_rules(item.rule for item in loaded)
-    return compile_stream(rules, STREAM, spec, Defaults(), change=told_instead)
+    return compile_stream(rules, STREAM, spec, Defaults(), change=as_feature_query)
 
 
 def exact(value: Any, digits: int | None = None) -> str:
@@ -51,7 +51,7 @@ def with_one_zero(value: Any) -> Any:
     return value + 0.0 if isinstance(value, float) else value
 
 
-def said(path: FastPath, bodies: list[Body]) -> list[Any]:
+def rows_of(path: FastPath, bodies: list[Body]) -> list[Any]:
     """Of each record and telling: its place, its figures and how many records they are of, its fields."""
     rough = {(body["rule_id"], name) for body in bodies for name, each in body["figures"].items() if "stddev" in each}
     return sorted(row for reported in path.feature_queries for row in _rows(path, reported, rough))
@@ -108,7 +108,7 @@ def twins(bodies: list[Body], made: list[Record]) -> list[Any]:
 def drawn(data: st.DataObject, *, panes: bool) -> list[Body]:
     bodies = []
     for number in range(data.draw(st.integers(1, 3))):
-        body = {**data.draw(formula_body()), "rule_id": f"told{number}", "version": 1}
+        body = {**data.draw(formula_body()), "rule_id": f"features{number}", "version": 1}
         if panes and all("age" not in figure for figure in body["figures"].values()):
             figures = {name: {**figure, "resolution": "1s"} for name, figure in body["figures"].items()}
             body = {**body, "figures": figures, "emit_mode": "last_event"}
@@ -127,7 +127,7 @@ def test_they_are_the_twins_beside_any_rules(
     bodies, shape = drawn(data, panes=False), data.draw(shapes(len(made)))
     path = FastPath.of(plan_of([*rules, *bodies], ingest_column=ingest_column), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
-    assert said(path, bodies) == twins(bodies, made)
+    assert rows_of(path, bodies) == twins(bodies, made)
     alone = naive_detect([*rules, *bodies], made, lists=LISTS)
     reported = {body["rule_id"] for body in bodies}
     check(path, rules, replace(alone, hits=[hit for hit in alone.hits if hit.rule_id not in reported]), made)
@@ -139,12 +139,12 @@ def test_they_are_the_twins_where_panes_are_kept(data: st.DataObject, made: list
     bodies, shape = drawn(data, panes=True), data.draw(shapes(len(made)))
     path = FastPath.of(plan_of(bodies, ingest_column=True), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
-    assert said(path, bodies) == twins(bodies, made)
+    assert rows_of(path, bodies) == twins(bodies, made)
 
 
 def test_a_sum_beyond_64_bits_is_reported_whole() -> None:
     body: Body = {
-        "rule_id": "told",
+        "rule_id": "features",
         "version": 1,
         "rule_type": "formula",
         "source_topic": STREAM,

@@ -15,7 +15,7 @@ from . import naive
 from .conditions import field_value
 from .fastpath import FastPath, plan_of, stream_spec
 from .naive import naive_detect
-from .rulebook import Entry, read_rule
+from .rule_versions import Entry, read_rule
 from .strategies import CITIES, FIELDS, LISTS, Body, Record, formula_body, records, velocity_body
 from .test_corrections import WITHIN
 from .test_detect_equals_naive import DEEP, Shape, check, many, run, shapes
@@ -24,7 +24,7 @@ from .test_feature_queries import exact
 KEYS: dict[str, list[Any]] = {**{name: FIELDS[name] for name in ("account", "device", "price", "flag")}}
 KEYS |= {"place.city": CITIES}
 NEVER = {"account": "nobody", "device": 99, "price": 77.5, "place.city": "Paris"}
-Said = list[tuple[str, str, str, int, int, int, int]]
+Answers = list[tuple[str, str, str, int, int, int, int]]
 
 
 @st.composite
@@ -50,16 +50,16 @@ def digits_of(rule: naive.Rule) -> int | None:
     return 15 if rule.aggregate == "stddev" else None
 
 
-def twin(bodies: list[Body], made: Sequence[Record], field: str, value: Any) -> Said:
+def twin(bodies: list[Body], made: Sequence[Record], field: str, value: Any) -> Answers:
     """What a record of now would find before it, were it of all rules and in no window."""
     if not made:
         return []
-    now_ms, reported = max(record["_ingest_ms"] for record in made), Said()
+    now_ms, reported = max(record["_ingest_ms"] for record in made), Answers()
     came = [
         naive.Record(place, one["_id"], one["_event_ms"], one["_ingest_ms"], naive._with_one_zero(one))
         for place, one in enumerate(made)
     ]
-    asking = naive.Record(len(made), "", now_ms, now_ms, {field: value})
+    asking = naive.Record(len(made), "", now_ms, now_ms, naive._with_one_zero({field: value}))
     for body in bodies:
         rule = read_rule(Entry(body, 0, 2**62), {})
         for name, figure in rule.figures or (("", rule),):
@@ -69,13 +69,13 @@ def twin(bodies: list[Body], made: Sequence[Record], field: str, value: Any) -> 
     return sorted(reported)
 
 
-def said(path: FastPath, bodies: list[Body], field: str, value: Any) -> Said:
+def answers(path: FastPath, bodies: list[Body], field: str, value: Any) -> Answers:
     by_id = {body["rule_id"]: read_rule(Entry(body, 0, 2**62), {}) for body in bodies}
     text = value if isinstance(value, str) else str(value).lower()
-    reported = Said()
+    reported = Answers()
     for each in figures_of_key(path.plans, path.shards[0].state, field, text):
         assert isinstance(each, CurrentFigure), each
-        rule, asked = by_id[each.asked.rule_id], each.asked
+        rule, asked = by_id[each.queried.rule_id], each.queried
         digits = digits_of(dict(rule.figures).get(asked.name, rule))
         if not rule.figures:
             assert asked.line is not None
@@ -98,9 +98,9 @@ def test_they_are_the_twins(data: st.DataObject, field: str, made: list[Record])
     path = FastPath.of(plan_of(bodies, stream_spec(ingest_column=True), {}), 1)
     run(path, Shape(1, shape.batches, [(batch, 0) for batch, _ in shape.losses]), made, ["log"] * len(made))
     for value in values_of(made, field) if made else ():
-        assert said(path, bodies, field, value) == (wanted := twin(bodies, made, field, value))
+        assert answers(path, bodies, field, value) == (wanted := twin(bodies, made, field, value))
         if "resolution" not in str(bodies):
-            assert said(path, bodies, field, value) == wanted, "nothing came of asking"
+            assert answers(path, bodies, field, value) == wanted, "nothing came of asking"
         path.restore(0)  # who was asked is of no use any more
 
 
@@ -121,6 +121,6 @@ def test_where_records_are_kept_as_such_asking_changes_nothing(
     numbered = list(enumerate(made))
     path.batch([("log", numbered[:until])])
     for value in values_of(made[:until], "account") if made[:until] else ():
-        assert said(path, bodies, "account", value) == said(path, bodies, "account", value)
+        assert answers(path, bodies, "account", value) == answers(path, bodies, "account", value)
     path.batch([("log", numbered[until:])])
     check(path, bodies, naive_detect(bodies, made, lists=LISTS), made)

@@ -1,4 +1,4 @@
-"""A row for each record, with figures of any keys brought together at it: the twin's, however the stream is cut."""
+"""A row per record, with figures of any keys joined to it, equals the twin's, however the stream is cut."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def twins(table: Body, made: list[Record]) -> list[Body]:
 
 
 def plain(rows: list[Body], table: Body) -> list[Body]:
-    """Values that tell any two figures apart; integers beyond 64 bits are missing, deviations have fifteen digits."""
+    """Values in which any two figures differ; integers beyond 64 bits are missing, deviations have fifteen digits."""
     rough = {name for name, figure in table["figures"].items() if "stddev" in figure}
     found = []
     for row in rows:

@@ -25,7 +25,7 @@ from .holds import naive_holds
 from .naive import naive_detect, running_max_ingest
 from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets, wire_record
 from .test_corrections import BUSY, disordered, reevaluated
-from .test_decisions import POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
+from .test_decisions import POLICIES, WATERMARK, WEIGHTS, comparable, deciding, weighted
 from .test_detect_equals_naive import DEEP, many, with_ingest
 from .test_revisions import LoggedJudge, decided
 from .test_runners import judged_of, outcomes, split
@@ -71,7 +71,7 @@ def judged_by(rules: list[Body], made: Sequence[Record], folder: Path, policy: B
     return deciding(judged_of(rules, paths, ingest_column=True), policy)
 
 
-def said(found: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def shown(found: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Record, decision, and of each reason the rule and the record of the alert that holds; "" where none does."""
     alerts = {why["alert_id"]: each["record_id"] for each in found for why in each["reasons"] if "held_by" not in why}
     return [
@@ -89,7 +89,7 @@ def test_an_alert_holds_its_key_until_it_is_over(tmp_path: Path) -> None:
     made = [at(0), at(1), at(2), at(4, "a2"), at(7), at(11.999), at(12), at(13)]
     judged = judged_by([BURST], made, tmp_path)
     whole = decisions_of(judged, tmp_path)
-    assert said(whole) == [
+    assert shown(whole) == [
         ("a1@2", "step_up", ("burst", "")),
         *((f"a1@{each}", "step_up", ("burst", "a1@2")) for each in ("7", "11.999")),
         ("a1@13", "step_up", ("burst", "")),
@@ -114,7 +114,7 @@ def test_a_record_that_came_before_the_alert_is_not_held(tmp_path: Path) -> None
     """Worked by hand: 3 s came before the line was crossed, by a record of 2 s that came late."""
     made = [at(0.5), at(1), at(3), at(2, late=1.5), at(2.9, late=1.5), at(4.9)]
     rule = {**BURST, "window": "1600ms", "watermark_delay": "2s", "allowed_lateness": "5s"}
-    assert said(decisions_of(judged_by([rule], made, tmp_path), tmp_path)) == [
+    assert shown(decisions_of(judged_by([rule], made, tmp_path), tmp_path)) == [
         ("a1@2", "step_up", ("burst", "")),
         ("a1@2.9", "step_up", ("burst", "a1@2")),
         ("a1@4.9", "step_up", ("burst", "a1@2")),
@@ -128,7 +128,7 @@ def test_what_holds_says_the_policy_and_no_shadow_rule_holds(tmp_path: Path) -> 
     shadow = {**BURST, "rule_id": "shadow", "aggregation_threshold": 1, "action": "block", "status": "shadow"}
     policy = {**PLAIN, "bands": [{"from": 30, "decision": "review"}, {"from": 70, "decision": "block"}]}
     found = decisions_of(judged_by([BURST, twice, shadow], made, tmp_path, policy), tmp_path)
-    assert said(found) == [
+    assert shown(found) == [
         ("a1@1", "review", ("twice", "")),
         ("a1@2", "block", ("burst", ""), ("twice", "")),
         ("a1@6.5", "block", ("burst", "a1@2"), ("twice", "")),
@@ -160,7 +160,7 @@ def test_a_release_ends_what_came_before_it_and_an_alert_after_it_holds_anew(tmp
     wanted = [("a1@2", ""), ("a1@5.5", "a1@2"), ("a1@15", ""), ("a1@18.5", "a1@15")]
     for shards, batch_bytes in ((1, 1_000_000), (3, 1)):
         released = replace(judged, rules=replace(judged.rules, releases=(release,)))
-        found = said(decisions_of(released, tmp_path, shards, batch_bytes))
+        found = shown(decisions_of(released, tmp_path, shards, batch_bytes))
         assert sorted((each[0], each[2][1]) for each in found if each[0].startswith("a1")) == sorted(wanted)
         assert len([each for each in found if each[0].startswith("a2")]) == 8
 
@@ -287,7 +287,7 @@ RELEASES = st.lists(
 
 
 def held_of(found: Sequence[dict[str, Any]], alert_of: dict[str, str]) -> bool:
-    """Whether ``held_by`` is said exactly where the alert is on another record, and the rule does not stand here."""
+    """Whether ``held_by`` is present exactly where the alert is on another record and the rule does not stand here."""
     return all(
         why.get("held_by", "")
         == ("" if "standing" in why or alert_of[why["alert_id"]] == each["record_id"] else why["alert_id"])
@@ -342,7 +342,7 @@ def test_holds_are_what_the_twin_says_and_cuts_do_not_matter(
         judged = replace(judged, rules=replace(judged.rules, releases=more))
         whole = [each for outcome in outcomes(judged, folder, 1, 1_000_000) for each in outcome.decisions]
         cut = decisions_of(judged, folder, *spread, kept=True)
-    assert [told(each) for each in whole] == wanted
+    assert [comparable(each) for each in whole] == wanted
     assert held_of(whole, {hit.alert_id: hit.record_id for hit in result.hits})
     for each in whole:
         del each["decided_at"]
@@ -358,7 +358,7 @@ def test_holds_are_what_the_twin_says_and_cuts_do_not_matter(
     disordered(20),
     st.sampled_from([(1, 1), (2, 300), (3, 2_000)]),
 )
-def test_of_rules_that_judge_again_the_last_word_is_that_of_the_log_in_order(
+def test_the_last_decisions_of_retracting_rules_equal_those_of_the_log_in_order(
     bodies: list[Body],
     weights: list[Body],
     holds: list[str | None],
@@ -390,4 +390,4 @@ def test_of_rules_that_judge_again_the_last_word_is_that_of_the_log_in_order(
     found = {record_id: each for record_id, each in last.items() if each["reasons"]}
     assert sorted(found) == sorted(wanted)
     for record_id, each in found.items():
-        assert told({**each, "decision_id": wanted[record_id].decision_id}) == wanted[record_id]
+        assert comparable({**each, "decision_id": wanted[record_id].decision_id}) == wanted[record_id]

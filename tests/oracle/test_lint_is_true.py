@@ -75,7 +75,7 @@ CLOSE = st.recursive(
     ),
     max_leaves=6,
 )
-# Every record that these conditions could tell apart.
+# Every record that these conditions can distinguish.
 POOLS: dict[str, list[Any]] = {
     "amount": [None, -1, 0, 1, 2, 3],
     "kind": [None, "", "C", "CSH", "POS", "XCSH"],
@@ -205,7 +205,7 @@ def test_rules_that_never_or_always_fire(body: Body, made: list[Record]) -> None
 
 NO_RECORD = "no record passes"
 NEVER = "it judges every record that it looks at, and never fires"
-OF_ALL = "it says nothing of a record that is not said of all of them"
+OF_ALL = "it separates no record from the others"
 
 
 @settings(max_examples=1500 if DEEP else 12, deadline=None, suppress_health_check=SLOW)

@@ -28,7 +28,7 @@ from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 from .conditions import Timed
-from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
+from .fastpath import FastPath, alert_values, plan_of, stream_spec, twin_outcome
 from .living import Content, Entries, Feed, Life, _log_of
 from .naive import naive_detect, running_max_ingest
 from .strategies import START_MS, STREAM, Body, Record, records, rule_sets, wire_record
@@ -46,7 +46,7 @@ from .test_detect_equals_naive import (
     with_ingest,
 )
 from .test_detect_equals_naive import run as run_whole
-from .test_publications import _go_on, lives, told
+from .test_publications import _go_on, lives, outcome
 from .test_runners import in_pool, in_this_one, split
 
 COUNT: Body = {**BUSY, "aggregation_type": "count", "group_by": "device", "emit": "every", "aggregation_threshold": 1}
@@ -185,9 +185,9 @@ def test_backtests(
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
-    wanted = told_by_twin(naive_detect(rules, made, lists=twins(lists)), made)[0]
+    wanted = twin_outcome(naive_detect(rules, made, lists=twins(lists)), made)[0]
     for found in (pool, one):
-        plain = [told_by_alert(alert) for alert in found]
+        plain = [alert_values(alert) for alert in found]
         assert sorted(each for each in plain if each[0] not in rough) == [
             each for each in wanted if each[0] not in rough
         ]
@@ -291,8 +291,8 @@ def test_any_life_reports_what_its_logs_say(
             else:
                 _go_on(life, [op], made, at)
                 at += op[1][0] if op[0] in {"batch", "killed", "uncommitted"} else 0
-        logged, found, changed = life.feed.logged, told(life), life.feed.lists
-    assert found == told_by_twin(naive_detect(logged, made, lists=twins(changed)), made)
+        logged, found, changed = life.feed.logged, outcome(life), life.feed.lists
+    assert found == twin_outcome(naive_detect(logged, made, lists=twins(changed)), made)
     backtest = FastPath.of(plan_of(logged, spec, {}, POOLS), 1, Bounds(lag_ms))
     backtest.lists = whole(changed)
     run_whole(backtest, Shape(1, [(0, len(made))], []), made, ["log"] * len(made))
@@ -377,7 +377,7 @@ def test_a_rule_that_comes_later_meets_the_contents_that_left_the_snapshot(tmp_p
     _batch(life, made[6:8])
     found = [(alert["record_id"], alert["value"]) for alert in life.alerts if alert["rule_id"] == "r1"]
     assert found == [("t6", 3), ("t7", 4)], "t0 and t2 entered"
-    assert told(life) == told_by_twin(naive_detect(life.feed.logged, made, lists=life.feed.told_lists()), made)
+    assert outcome(life) == twin_outcome(naive_detect(life.feed.logged, made, lists=life.feed.twin_lists()), made)
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 4])

@@ -62,7 +62,7 @@ def test_the_answers_of_a_burst_are_compared_as_a_whole() -> None:
     """20 bursts of 12, of which the last three are beyond the line, and 20 of three, of which two are."""
     plan = burst()
     right = decisions(map(orjson.loads, plan.lines))
-    plan.found = {"said": [[200, "peek", each, None] for each in right]}
+    plan.found = {"answers": [[200, "peek", each, None] for each in right]}
     assert wrong(plan) == {
         "burst_answers": 300,
         "wrong_in_bursts": "0 (0.0%)",
@@ -70,17 +70,17 @@ def test_the_answers_of_a_burst_are_compared_as_a_whole() -> None:
         "wrong_else": "0 of 2000",
     }
     mine = [number for number, group in enumerate(plan.groups) if group == 0]
-    turned = [plan.found["said"][number] for number in mine][::-1]
+    turned = [plan.found["answers"][number] for number in mine][::-1]
     for number, found in zip(mine, turned, strict=True):
-        plan.found["said"][number] = found
+        plan.found["answers"][number] = found
     assert wrong(plan)["holds_missed"] == "0 of 100"
-    plan.found["said"] = [[200, "peek", "allow", None]] * len(plan.lines)
+    plan.found["answers"] = [[200, "peek", "allow", None]] * len(plan.lines)
     assert wrong(plan)["holds_missed"] == "100 of 100"
     assert Counter(plan.groups)[0] == 12
 
 
 def test_what_has_no_answer_is_wrong() -> None:
     plan = burst()
-    plan.found = {"said": [None] * len(plan.lines)}
+    plan.found = {"answers": [None] * len(plan.lines)}
     assert wrong(plan)["wrong_in_bursts"] == "300 (100.0%)"
     assert wrong(plan)["wrong_else"] == "2000 of 2000"

@@ -1,7 +1,7 @@
 """Rules that are published, paused and retired while records come, pipelines that are stopped and killed: one answer.
 
-What a pipeline told in its life is what the naive twin finds in the log of records by the log of rules, and what one
-compilation of all versions, a backtest, finds.
+The output of a pipeline over its life is what the naive twin finds in the log of records by the log of rules. It is
+also what a backtest, one compilation of all versions, finds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, legal_moves
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 
-from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
+from .fastpath import FastPath, alert_values, plan_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
 from .strategies import (
@@ -102,7 +102,7 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
             if happens == "killed":
                 life.start()
                 again = life.judge(chunks)
-                assert _plain(again) == _plain(reported), "run again, a batch tells the same"
+                assert _plain(again) == _plain(reported), "a batch that runs again has the same output"
                 reported = again
             life.deliver(reported)
             if happens == "uncommitted":
@@ -126,10 +126,10 @@ def _go_on(life: Life, ops: Sequence[Op], made: Sequence[Record], at: int) -> No
 
 def _plain(reported: tuple[list[dict[str, Any]], list[Position], list[Position]]) -> list[Any]:
     alerts, duplicates, late = reported
-    return [sorted(map(told_by_alert, alerts)), sorted(map(str, duplicates)), sorted(map(str, late))]
+    return [sorted(map(alert_values, alerts)), sorted(map(str, duplicates)), sorted(map(str, late))]
 
 
-def told(life: Life) -> tuple[list[Any], list[int], list[int]]:
+def outcome(life: Life) -> tuple[list[Any], list[int], list[int]]:
     """In the twin's words."""
     ends = [0]
     for _, data in life.chunks:
@@ -137,7 +137,7 @@ def told(life: Life) -> tuple[list[Any], list[int], list[int]]:
     places = {offset: place for place, offset in enumerate(ends)}
     found = ([places[p.offset] for p in each] for each in (life.duplicates, life.late))
     duplicates, late = (sorted(each) for each in found)
-    return sorted(map(told_by_alert, life.alerts)), duplicates, late
+    return sorted(map(alert_values, life.alerts)), duplicates, late
 
 
 def _lengths(data: bytes) -> list[int]:
@@ -162,9 +162,9 @@ def test_any_life_reports_what_its_logs_say(
         life = Life(Path(folder), spec, standing, data.draw(st.integers(1, 3)), lag_ms, Feed())
         live(life, ops, made)
         logged = life.feed.logged
-        found = told(life)
+        found = outcome(life)
     expected = naive_detect(logged, made, defaults=defaults, lists=LISTS)
-    assert found == told_by_twin(expected, made)
+    assert found == twin_outcome(expected, made)
     whole = FastPath.of(plan_of(logged, spec, defaults), 1, Bounds(lag_ms))
     run_whole(whole, Shape(1, [(0, len(made))], []), made, ["log"] * len(made))
     check(whole, logged, expected, made)
@@ -192,12 +192,12 @@ def _lived(made: Sequence[Record], ops: Sequence[Op], folder: Path, lag_ms: int 
     life = _unlived(folder, lag_ms)
     live(life, ops, made)
     expected = naive_detect(life.feed.logged, made, defaults=SPREAD, lists=LISTS)
-    assert told(life) == told_by_twin(expected, made)
+    assert outcome(life) == twin_outcome(expected, made)
     return life
 
 
 def test_a_rule_that_waits_longer_comes_while_copies_do(tmp_path: Path) -> None:
-    """A store was told how long to know ids when it was made: a live one and a rebuilt one answered differently."""
+    """A store got its reach for duplicates when it was made: a live one and a rebuilt one answered differently."""
     patient = {"rule_id": "patient", "version": 1, "rule_type": "threshold", "source_topic": STREAM}
     patient |= {"watermark_delay": "0s", "allowed_lateness": "2h"}
     patient["conditions"] = [{"field": "account", "operator": "exists"}]

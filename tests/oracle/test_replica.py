@@ -29,7 +29,7 @@ from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec
 from .living import Feed, Life
-from .replicated import Pipeline, told, with_policy
+from .replicated import Pipeline, comparable, with_policy
 from .strategies import (
     LISTS,
     STREAM,
@@ -70,7 +70,7 @@ def in_fork(work: Callable[[], Any]) -> Any:
             os.close(reading)
             with os.fdopen(writing, "wb") as file:
                 pickle.dump(work(), file)
-        except BaseException:  # noqa: BLE001 - told, and seen by the one that waits
+        except BaseException:  # noqa: BLE001 - passed on to the thread that waits
             traceback.print_exc()
         finally:
             os._exit(0)
@@ -81,7 +81,7 @@ def in_fork(work: Callable[[], Any]) -> Any:
     return pickle.loads(raw)  # noqa: S301 - our own
 
 
-def said_of(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: list[list[Record]]) -> list[Any]:
+def replica_answers(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: list[list[Record]]) -> list[Any]:
     """What a replica says of the records of ``cuts``, each judged at once, after those before."""
     followed.advance(snapshot, batch)
 
@@ -92,7 +92,7 @@ def said_of(snapshot: PlanSnapshot, followed: FollowedState, batch: int, cuts: l
             for cut in cuts
             for each in overlay.judge([Laid(STREAM, one["_id"], line(one), one["_ingest_ms"]) for one in cut])
         ]
-        return [told(each.decision) for each in found if each.decision]
+        return [comparable(each.decision) for each in found if each.decision]
 
     return in_fork(work)  # type: ignore[no-any-return]
 
@@ -170,10 +170,10 @@ def test_what_a_replica_says_is_what_the_pipeline_decides_next(
             cuts = data.draw(cut(batch))
             if data.draw(st.booleans()):
                 pipeline.restart()
-            by_follower = said_of(snapshot, following, last, cuts) if data.draw(st.integers(0, 2)) else None
-            anew = said_of(snapshot, FollowedState(f"{name}/state"), last, cuts)
+            by_follower = replica_answers(snapshot, following, last, cuts) if data.draw(st.integers(0, 2)) else None
+            anew = replica_answers(snapshot, FollowedState(f"{name}/state"), last, cuts)
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
-            assert anew == [told(each) for each in decided if each["kind"] == "decision"]
+            assert anew == [comparable(each) for each in decided if each["kind"] == "decision"]
             assert by_follower in (None, anew)
         assert following.anew == 0 or len(made) > 4
 
@@ -213,12 +213,12 @@ def test_so_it_is_where_rules_come_and_go_with_their_pasts(
                 cuts = data.draw(cut(batch))
                 before = life.changes.file.current()
                 lines = [
-                    said_of(before, each, life.batches - 1, cuts)
+                    replica_answers(before, each, life.batches - 1, cuts)
                     for each in (FollowedState(f"{name}/state"), following)
                 ]
                 life.take_in(batch, pieces)
                 found = life.judge(life.plan_batch())
-                decided = [told(each) for each in life.decided if each["kind"] == "decision"]
+                decided = [comparable(each) for each in life.decided if each["kind"] == "decision"]
                 if life.changes.file.current() is before:  # else rules came in force for this batch
                     assert lines == [decided, decided]
                 life.deliver(found)

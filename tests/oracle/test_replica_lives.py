@@ -25,7 +25,7 @@ from .test_decisions import POLICIES, WEIGHTS, weighted
 from .test_detect_equals_naive import with_ingest
 from .test_lists_in_time import changing_lives as lives_with_lists
 from .test_lists_in_time import histories
-from .test_replica_more import in_order, line, pieces_of, said_of, snapshot_of, some
+from .test_replica_more import in_order, line, pieces_of, replica_answers, snapshot_of, some
 from .test_tables_in_time import changing_lives as lives_with_tables
 from .test_tables_in_time import enriched_spec, logged, store_in, tables
 
@@ -61,7 +61,7 @@ def test_partitions_of_a_topic(
         for batch in pieces_of(data, made, at_instants=True):
             cuts = pieces_of(data, batch, at_instants=True)
             following = FollowedState(f"{name}/state")
-            found = said_of(snapshot, following, pipeline.batches - 1, cuts, by_broker=[STREAM])
+            found = replica_answers(snapshot, following, pipeline.batches - 1, cuts, by_broker=[STREAM])
             pieces = []
             for number in range(partitions):
                 mine = [each for each in batch if each["_partition"] == number]
@@ -92,7 +92,7 @@ def live(life: Life, ops: Sequence[tuple[str, Any]], made: Sequence[Record], dat
             batch = made[at : at + what[0]]
             at += what[0]
             before, cuts = life.changes.file.current(), pieces_of(data, batch)
-            lines = [said_of(before, each, life.batches - 1, cuts) for each in (FollowedState(root), following)]
+            lines = [replica_answers(before, each, life.batches - 1, cuts) for each in (FollowedState(root), following)]
             life.take_in(batch, what[1])
             found = life.judge(life.plan_batch())
             decided = in_order([each for each in life.decided if each["kind"] == "decision"])

@@ -24,16 +24,16 @@ from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
 from .fastpath import stream_spec
-from .replicated import Pipeline, told, with_policy
+from .replicated import Pipeline, comparable, with_policy
 from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets, wire_record
 from .test_corrections import BUSY, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
 from .test_corrections_types import CASES
 from .test_decisions import DEEP, DEFAULTS, POLICIES, WEIGHTS, weighted
 from .test_holds import HOLDS, with_holds
-from .test_meeting import OTHER, awaited, join_sets, met, other_spec, reader_times
 from .test_replica import in_fork, merging, rule_set
 from .test_risk import RISKY, scored
+from .test_stream_join import OTHER, awaited, draw_joined, join_sets, other_spec, reader_times
 
 PLAIN: Body = {"schema_version": 1, "version": 1}
 some = settings(
@@ -50,7 +50,9 @@ def snapshot_of(streams: dict[str, StreamSpec], bodies: Sequence[Body], policy: 
 
 def in_order(decisions: Sequence[Any]) -> list[Any]:
     """By stream and id; records of several streams have no one order in what a batch gives."""
-    return sorted((told(each) for each in decisions), key=lambda each: (each["stream"], each["record_id"], str(each)))
+    return sorted(
+        (comparable(each) for each in decisions), key=lambda each: (each["stream"], each["record_id"], str(each))
+    )
 
 
 def line(record: Record) -> bytes:
@@ -61,7 +63,7 @@ def stream_of(record: Record) -> str:
     return str(record.get("_stream", STREAM))
 
 
-def said_of(
+def replica_answers(
     snapshot: PlanSnapshot,
     followed: FollowedState,
     batch: int,
@@ -108,7 +110,7 @@ def check(
                 pipeline.rules(replace(pipeline.snapshot.rules, releases=tuple(releases[:known])))
             current, last = pipeline.file.current(), pipeline.batches - 1
             cuts = pieces_of(data, batch, at_instants=at_instants)
-            texts = [said_of(current, each, last, cuts) for each in (FollowedState(f"{name}/state"), following)]
+            texts = [replica_answers(current, each, last, cuts) for each in (FollowedState(f"{name}/state"), following)]
             lines = [(stream, [line(r) for r in batch if stream_of(r) == stream]) for stream in snapshot.streams]
             decided = pipeline.batch([(stream, mine) for stream, mine in lines if mine])
             wanted = in_order([each for each in decided if each["kind"] == "decision"])
@@ -137,7 +139,7 @@ def test_streams_that_meet(
     shards: int,
 ) -> None:
     """Figures, steps and absences of another stream, and a rule over their hits; all come in order of ingest time."""
-    made, _ = data.draw(met(ingest_column=ingest_column))
+    made, _ = data.draw(draw_joined(ingest_column=ingest_column))
     reader: Body = {"rule_id": "often", "version": 1, "rule_type": "velocity", "source_topic": "rule:waits"}
     reader |= {"window": "5s", "aggregation_type": "count", "aggregation_threshold": 1, "emit": "every"}
     bodies = weighted([*rules, waits, {**reader, **{n: waits[n] for n in reader_times(waits)}}], weights, 3)
@@ -174,7 +176,7 @@ def test_rules_that_judge_again_and_hold(
     made: list[Record],
     shards: int,
 ) -> None:
-    """Late records correct what was said; the first decision on each record is the one that is asked for."""
+    """Late records correct earlier output; the replica is asked for the first decision on each record."""
     made.sort(key=lambda record: record["_ingest_ms"])
     rules = with_holds(weighted([reevaluated(each, n) for n, each in enumerate(bodies)], weights, 0), holds)
     check(data, snapshot_of({STREAM: stream_spec(ingest_column=True)}, rules, policy, shards), made)

@@ -1,4 +1,4 @@
-"""A checkpoint that gets another number of shards, wherever the stream is cut, tells what it tells without that.
+"""A checkpoint that is resharded at any batch boundary gives the same output as without that.
 
 The checkpoint is a real one, on disk, led as in ``living``; the twin is a life that nothing happens to.
 """
@@ -31,7 +31,7 @@ from crossline.runtime.state_log.reshard import BEGUN, WHOLE, reshard, settle
 from crossline.runtime.work.task import Task
 
 from .fastpath import stream_spec
-from .living import Feed, Life, Told
+from .living import BatchOutput, Feed, Life
 from .logged import LoggedJudge, decided
 from .strategies import STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
 from .test_contexts import RULE as WAITING
@@ -39,11 +39,11 @@ from .test_corrections import BUSY, IN_PANES, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
 from .test_decisions import POLICIES, WEIGHTS, deciding, weighted
 from .test_detect_equals_naive import DEEP, many
-from .test_meeting import OTHER, join_sets, met, other_spec
 from .test_publications import COUNT, _publication, _record
 from .test_revisions import LARGE
 from .test_risk import RISKY, scored
 from .test_runners import judged_of, split
+from .test_stream_join import OTHER, draw_joined, join_sets, other_spec
 
 Op = tuple[str, Any]
 TIMES = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=4000)
@@ -66,9 +66,9 @@ def cases(draw: st.DrawFn) -> tuple[list[Body], list[Record]]:
     """Rules whose states are of all kinds, and records for them."""
     kind = draw(st.sampled_from(["any", "hits", "again", "panes", "met", "waiting", "risk"]))
     if kind == "met":
-        return draw(join_sets(several=draw(st.booleans()))), draw(met(ingest_column=True))[0]
+        return draw(join_sets(several=draw(st.booleans()))), draw(draw_joined(ingest_column=True))[0]
     if kind == "waiting":
-        return [WAITING], draw(met(ingest_column=True))[0]
+        return [WAITING], draw(draw_joined(ingest_column=True))[0]
     if kind == "again":
         bodies = draw(st.lists(st.sampled_from(BUSY) | st.sampled_from(OF_KEYS), min_size=1, max_size=2))
         return [reevaluated(body, number) for number, body in enumerate(bodies)], draw(disordered(30))
@@ -141,7 +141,7 @@ def lead(life: Life, ops: Sequence[Op], made: Sequence[Record], *, stops: bool) 
             stop(life, shards)
 
 
-def plain(body: Told) -> list[list[str]]:
+def plain(body: BatchOutput) -> list[list[str]]:
     """Alerts whole, but for when they were detected; where duplicates and late records stand."""
     alerts = [{name: value for name, value in alert.items() if name != "detected_at"} for alert in body[0]]
     return [sorted(map(repr, each)) for each in (alerts, *body[1:])]
@@ -208,8 +208,8 @@ def test_states_of_all_kinds_between_any_two_batches(tmp_path: Path, seed: int) 
         lead(life, ops, made, stops=bool(stops))
     reported, found = (plain((life.alerts, life.duplicates, life.late)) for life in lives)
     assert found == reported
-    tell = {alert["rule_id"] for alert in lives[0].alerts}
-    assert tell >= {"cooling", "absent", "both", "off", "risky", "later", "p0", "p1"}, "not tested"
+    alerting = {alert["rule_id"] for alert in lives[0].alerts}
+    assert alerting >= {"cooling", "absent", "both", "off", "risky", "later", "p0", "p1"}, "not tested"
 
 
 @settings(many, max_examples=300 if DEEP else 2)
@@ -271,7 +271,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
 
 
 def go_on(life: Life) -> list[Any]:
-    """What the batch tells that was not finished."""
+    """The output of the batch that was not finished."""
     life.start()
     alerts, _, _ = life.judge([(STREAM, life.batches)])
     return [(alert["record_id"], alert["key"], alert["value"]) for alert in alerts]

@@ -20,7 +20,7 @@ from .naive import naive_detect
 from .strategies import LISTS, STREAM, Body, Record, wire_record
 from .test_corrections import BUSY, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS
-from .test_decisions import POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
+from .test_decisions import POLICIES, WATERMARK, WEIGHTS, comparable, deciding, weighted
 from .test_detect_equals_naive import DEEP, many
 from .test_runners import judged_of, split
 
@@ -43,7 +43,7 @@ LARGE: Body = {
     disordered(20),
     st.sampled_from([(1, 1), (2, 300), (3, 2_000)]),
 )
-def test_the_last_word_on_a_record_is_what_the_log_in_order_decides(
+def test_the_last_decision_on_a_record_is_that_of_the_log_in_order(
     bodies: list[Body], weights: list[Body], policy: Body, made: list[Record], spread: tuple[int, int]
 ) -> None:
     rules = weighted([*(reevaluated(body, number) for number, body in enumerate(bodies)), LARGE], weights, 0)
@@ -74,6 +74,6 @@ def test_the_last_word_on_a_record_is_what_the_log_in_order_decides(
     content = {record_id: each for record_id, each in last.items() if each["reasons"]}
     assert sorted(content) == sorted(wanted)
     for record_id, each in content.items():
-        assert told({**each, "decision_id": wanted[record_id].decision_id}) == wanted[record_id]
+        assert comparable({**each, "decision_id": wanted[record_id].decision_id}) == wanted[record_id]
         assert each["kind"] == "decision" or each["revises"] == wanted[record_id].decision_id
     assert all(each["decision"] == "allow" for each in last.values() if not each["reasons"])

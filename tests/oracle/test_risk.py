@@ -15,7 +15,7 @@ from .conditions import holds, lists_at
 from .corrected import standing_in_order
 from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest
-from .rulebook import read_snapshot
+from .rule_versions import read_snapshot
 from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets
 from .test_corrections import BUSY, WITHIN
 from .test_detect_equals_naive import DEEP, at_instants, many, run, shapes, with_ingest
@@ -91,7 +91,7 @@ def judged(made: Sequence[Record]) -> list[Record]:
     return list(first.values())
 
 
-def told(path: FastPath, rule_id: str = "risky") -> dict[str, Any]:
+def values_of_rule(path: FastPath, rule_id: str = "risky") -> dict[str, Any]:
     return {alert["record_id"]: alert["value"] for alert in path.alerts if alert["rule_id"] == rule_id}
 
 
@@ -131,7 +131,7 @@ def test_the_hits_of_any_rules(data: st.DataObject, rules: list[Body], made: lis
         added = [each for rule_id, each in hits if rule_id in of]
         added += very_late([body for body in rules if body["rule_id"] in of], made)
         expected = {record["_id"]: risk_at(record, added) for record in judged(made)}
-        assert told(path, reader["rule_id"]) == close(expected)
+        assert values_of_rule(path, reader["rule_id"]) == close(expected)
 
 
 def _ids(bodies: Sequence[Body]) -> list[str]:
@@ -166,4 +166,4 @@ def test_what_is_taken_back_counts_no_longer(data: st.DataObject, of: list[Body]
         standing = standing_in_order(lambda ordered: naive_detect(rules, ordered, lists=LISTS), known)
         return risk_at(record, [(hit[3], by_id[hit[2]], scores[hit[0]]) for hit in standing])
 
-    assert told(path) == close({record["_id"]: risk(record) for record in judged(made)})
+    assert values_of_rule(path) == close({record["_id"]: risk(record) for record in judged(made)})

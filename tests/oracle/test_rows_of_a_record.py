@@ -124,7 +124,7 @@ def test_a_key_that_comes_in_several_parts_of_a_batch_stands_by_one_alert(tmp_pa
 
 
 def test_what_was_reported_by_a_hit_that_is_no_more_is_reinstated_by_another(tmp_path: Path) -> None:
-    """The first alert of ``c`` on t9 is told at the hit of ``r1``, which t6 takes back; t7 has it stand again."""
+    """The first alert of ``c`` on t9 is emitted at the hit of ``r1``; t6 retracts that hit, t7 reinstates it."""
     made = [
         record("t9", 6_000, 6_500, "a1", 2),
         record("t6", 4_000, 7_000, "a1", 3),

@@ -31,9 +31,9 @@ from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 
 from .composed import composed_detect
-from .fastpath import stream_spec, told_by_alert, told_by_twin
+from .fastpath import alert_values, stream_spec, twin_outcome
 from .naive import running_max_ingest
-from .rulebook import DEFAULTS, duration_ms
+from .rule_versions import DEFAULTS, duration_ms
 from .strategies import LISTS, STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, in_digits, with_ingest
 
@@ -108,7 +108,7 @@ def test_all_say_what_the_twin_says(
 ) -> None:
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
-    wanted = told_by_twin(composed_detect(rules, made, lists=LISTS), made)[0]
+    wanted = twin_outcome(composed_detect(rules, made, lists=LISTS), made)[0]
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -116,7 +116,7 @@ def test_all_say_what_the_twin_says(
         judged = judged_of(rules, paths, ingest_column=ingest_column)
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)
-    assert [in_digits(reported, rough) for reported in sorted(map(told_by_alert, pool))] == [
+    assert [in_digits(reported, rough) for reported in sorted(map(alert_values, pool))] == [
         in_digits(reported, rough) for reported in wanted
     ]
     for alert in (*pool, *one):

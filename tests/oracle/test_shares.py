@@ -16,13 +16,13 @@ from crossline.rules.base import Defaults, legal_moves
 from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 
-from .fastpath import FastPath, plan_of, stream_spec, told_by_twin
+from .fastpath import FastPath, plan_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import naive_detect
 from .strategies import LISTS, Body, Record, absence_body, formula_body, records, sequence_body, velocity_body
 from .test_detect_equals_naive import Shape, check, many
 from .test_detect_equals_naive import run as run_whole
-from .test_publications import AGGREGATES, Op, live, told
+from .test_publications import AGGREGATES, Op, live, outcome
 
 SHARES = ["0%", "25%", "50%", "75%", "100%"]
 COUNT: Body = {
@@ -89,9 +89,9 @@ def test_stream_backtest_and_twin_share_out_keys_alike(data: st.DataObject, made
     with tempfile.TemporaryDirectory() as folder:
         life = Life(Path(folder), spec, Defaults(), data.draw(st.integers(1, 3)), 0, Feed())
         live(life, ops, made)
-        logged, found = life.feed.logged, told(life)
+        logged, found = life.feed.logged, outcome(life)
     expected = naive_detect(logged, made, lists=LISTS)
-    assert found == told_by_twin(expected, made)
+    assert found == twin_outcome(expected, made)
     whole = FastPath.of(plan_of(logged, spec, {}), 1, Bounds(0))
     run_whole(whole, Shape(1, [(0, len(made))], []), made, ["log"] * len(made))
     check(whole, logged, expected, made)

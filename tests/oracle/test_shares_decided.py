@@ -25,7 +25,7 @@ from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.followed_state import FollowedState
 
 from .conditions import field_value
-from .decisions import Told, naive_decisions
+from .decisions import ExpectedDecision, naive_decisions
 from .fastpath import stream_spec
 from .holds import Release as NaiveRelease
 from .holds import naive_holds
@@ -33,10 +33,10 @@ from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
 from .replicated import Pipeline
 from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets, velocity_body, wire_record
-from .test_decisions import DEEP, DEFAULTS, POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
+from .test_decisions import DEEP, DEFAULTS, POLICIES, WATERMARK, WEIGHTS, comparable, deciding, weighted
 from .test_detect_equals_naive import with_ingest
 from .test_holds import HOLDS, RELEASES, decisions_of, with_holds
-from .test_replica import cut, line, said_of, snapshot_of
+from .test_replica import cut, line, replica_answers, snapshot_of
 from .test_runners import judged_of, outcomes, split
 from .test_shares import SHARES, lives
 
@@ -111,13 +111,13 @@ def test_a_replay_decides_and_holds_as_the_twin_says(
         judged = replace(judged, rules=replace(judged.rules, releases=more))
         whole = [each for outcome in outcomes(judged, folder, 1, 1_000_000) for each in outcome.decisions]
         kept = decisions_of(judged, folder, *spread, kept=True)
-    assert [told(each) for each in whole] == wanted
-    assert [told(each) for each in kept] == wanted
+    assert [comparable(each) for each in whole] == wanted
+    assert [comparable(each) for each in kept] == wanted
 
 
 def by_twin(
     bodies: list[Body], made: Sequence[Record], policy: Body, released: Sequence[NaiveRelease] = ()
-) -> list[Told]:
+) -> list[ExpectedDecision]:
     """What must be decided, by twins that know shares as rules have them."""
     result = naive_detect(bodies, made, defaults=WATERMARK, lists=LISTS)
     held = naive_holds(bodies, result, made, WATERMARK, released)
@@ -141,13 +141,13 @@ def test_a_stream_and_its_replica_decide_so_where_shares_change_midway(
         life = Life(Path(name), stream_spec(ingest_column=True), DEFAULTS, shards, 0, Feed(), deciding=given_)
         found = lived(life, ops, iter(bodies), made, data)
         logged = life.feed.logged
-    assert [told(each) for each in found] == by_twin(logged, made, policy)
+    assert [comparable(each) for each in found] == by_twin(logged, made, policy)
 
 
 def lived(
     life: Life, ops: Sequence[Any], bodies: Iterator[Body], made: Sequence[Record], data: st.DataObject
 ) -> list[Any]:
-    """What was decided, which a replica said before of each batch."""
+    """The decisions; a replica must give those of each batch beforehand."""
     life.start()
     following, at, decided = FollowedState(f"{life.folder}/state"), 0, []
     for happens, what in ops:
@@ -162,7 +162,7 @@ def lived(
             at += what[0]
             before, cuts = life.changes.file.current(), data.draw(cut(list(batch)))
             lines = [
-                said_of(before, each, life.batches - 1, cuts)
+                replica_answers(before, each, life.batches - 1, cuts)
                 for each in (FollowedState(f"{life.folder}/state"), following)
             ]
             life.take_in(batch, what[1])
@@ -173,8 +173,10 @@ def lived(
                 alerts = life.judge(chunks)
             mine = [each for each in life.decided if each["kind"] == "decision"]
             if life.changes.file.current() is before:
-                event("said beforehand")
-                assert [[told(each) for each in one] for one in lines] == [[told(each) for each in mine]] * 2
+                event("answered beforehand")
+                assert [[comparable(each) for each in one] for one in lines] == [
+                    [comparable(each) for each in mine]
+                ] * 2
             decided += mine
             life.deliver(alerts)
             life.commit()
@@ -235,19 +237,21 @@ def test_each_key_is_judged_as_if_there_were_no_share_or_no_such_version(
     assert found == wanted
 
 
-def run(bodies: list[Body], policy: Body, shards: int, cuts: list[list[Record]], data: st.DataObject) -> list[Told]:
-    """What a pipeline decides, which its replica said before; it starts anew now and then."""
+def run(
+    bodies: list[Body], policy: Body, shards: int, cuts: list[list[Record]], data: st.DataObject
+) -> list[ExpectedDecision]:
+    """The decisions of a pipeline, which its replica must give beforehand; the replica restarts now and then."""
     caching._CACHE.clear()
-    found: list[Told] = []
+    found: list[ExpectedDecision] = []
     with tempfile.TemporaryDirectory() as name:
         pipeline = Pipeline(Path(name), snapshot_of(bodies, policy, shards, ingest_column=True))
         for batch in cuts:
             snapshot, last = pipeline.file.current(), pipeline.batches - 1
             if data.draw(st.booleans()):
                 pipeline.restart()
-            shown = said_of(snapshot, FollowedState(f"{name}/state"), last, [batch])
+            shown = replica_answers(snapshot, FollowedState(f"{name}/state"), last, [batch])
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
-            mine = [told(each) for each in decided if each["kind"] == "decision"]
-            assert [told(each) for each in shown] == mine
+            mine = [comparable(each) for each in decided if each["kind"] == "decision"]
+            assert [comparable(each) for each in shown] == mine
             found += mine
     return found

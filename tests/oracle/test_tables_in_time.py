@@ -27,7 +27,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
-from .fastpath import FastPath, plan_of, stream_spec, told_by_alert, told_by_twin
+from .fastpath import FastPath, alert_values, plan_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import naive_detect, running_max_ingest
 from .strategies import FIELDS, LISTS, START_MS, STREAM, Body, Record, records, rule_sets, wire_record
@@ -46,7 +46,7 @@ from .test_detect_equals_naive import (
 )
 from .test_detect_equals_naive import run as run_whole
 from .test_lists_in_time import INSTANTS
-from .test_publications import _go_on, lives, told
+from .test_publications import _go_on, lives, outcome
 from .test_runners import in_pool, in_this_one, split
 
 TABLES: dict[str, Any] = {
@@ -205,9 +205,9 @@ def test_backtests(
         pool = in_pool(judged, folder, processes, batch_bytes)
         one = in_this_one(judged, folder, processes, batch_bytes)
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
-    wanted = told_by_twin(naive_detect(rules, with_fields(made, mine), lists=LISTS), made)[0]
+    wanted = twin_outcome(naive_detect(rules, with_fields(made, mine), lists=LISTS), made)[0]
     for found in (pool, one):
-        plain = [told_by_alert(alert) for alert in found]
+        plain = [alert_values(alert) for alert in found]
         assert sorted(each for each in plain if each[0] not in rough) == [
             each for each in wanted if each[0] not in rough
         ]
@@ -255,9 +255,9 @@ def test_any_life_reports_what_its_logs_say(
             else:
                 _go_on(life, [op], made, at)
                 at += op[1][0] if op[0] in {"batch", "killed", "uncommitted"} else 0
-        rules, found, changed = feed.logged, told(life), feed.tables
+        rules, found, changed = feed.logged, outcome(life), feed.tables
     given_fields = with_fields(made, changed)
-    assert found == told_by_twin(naive_detect(rules, given_fields, lists=LISTS), made)
+    assert found == twin_outcome(naive_detect(rules, given_fields, lists=LISTS), made)
     backtest = FastPath.of(plan_of(rules, spec, {}), 1, Bounds(lag_ms))
     backtest.joins = joins_of(spec, STREAM, changed)
     run_whole(backtest, Shape(1, [(0, len(made))], []), made, ["log"] * len(made))
@@ -316,9 +316,9 @@ def test_a_window_has_what_records_were_when_they_came(tmp_path: Path) -> None:
         feed.waiting_tables = {"profile": [{"id": "a1", "kind": kind, "amount": amount, "flag": True}]}
         life.side_input()
         _batch(life, made[2 * number + 2 : 2 * number + 4])
-    told_values = [(alert["record_id"], alert["key"], alert["value"]) for alert in life.alerts]
+    delivered = [(alert["record_id"], alert["key"], alert["value"]) for alert in life.alerts]
     x, y = {"profile.kind": "x"}, {"profile.kind": "y"}
-    assert told_values == [("t0", x, 1), ("t1", x, 2), ("t2", x, 12), ("t3", x, 22), ("t4", y, 100), ("t5", y, 200)]
+    assert delivered == [("t0", x, 1), ("t1", x, 2), ("t2", x, 12), ("t3", x, 22), ("t4", y, 100), ("t5", y, 200)]
 
 
 def test_contents_that_no_record_can_meet_leave_the_snapshot_and_the_folder(tmp_path: Path) -> None:

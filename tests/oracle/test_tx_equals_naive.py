@@ -20,7 +20,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
-from .fastpath import told_by_alert, told_by_hit
+from .fastpath import alert_values, hit_values
 from .naive import naive_detect
 from .quick import quick_detect, with_times
 
@@ -46,7 +46,7 @@ def detected(lines: bytes, shards: int, cuts: int) -> list[Any]:
         assert not found.duplicates
         assert not found.late
         start = end
-    return sorted(map(told_by_alert, whole.alerts))
+    return sorted(map(alert_values, whole.alerts))
 
 
 @pytest.mark.parametrize(("shards", "cuts"), [(1, 1), (3, 7)])
@@ -54,7 +54,7 @@ def test_r5_over_tx(shards: int, cuts: int) -> None:
     # Few accounts, so that ten seconds of traffic cross every line.
     lines = TxWorkload(seed=3, accounts=1_000, merchants=300).lines(0, RECORDS)
     records = records_of(lines)
-    expected = sorted(told_by_hit(hit, records[hit.position]) for hit in quick_detect(R5, records))
+    expected = sorted(hit_values(hit, records[hit.position]) for hit in quick_detect(R5, records))
     assert {alert[0] for alert in expected} == {body["rule_id"] for body in R5}
     assert len(expected) > 1_000
     assert detected(lines, shards, cuts) == expected

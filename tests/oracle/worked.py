@@ -24,7 +24,7 @@ def rule(**changes: Any) -> dict[str, Any]:
 
 
 def click(event_ms: int, *, ingest_ms: int | None = None, id_: str | None = None, **fields: Any) -> dict[str, Any]:
-    """A record of user u1 named after its event time, ingested when it happened, unless told otherwise."""
+    """A record of user u1 named after its event time, ingested when it happened by default."""
     times = {"_event_ms": event_ms, "_ingest_ms": event_ms if ingest_ms is None else ingest_ms}
     return {"user": "u1", **fields, "_id": id_ or f"t{event_ms}", **times}
 

@@ -77,7 +77,7 @@ def test_a_folder_of_one_s_own_stays_and_what_was_committed_is_in_it(open_folder
         LocalPostgres(folder).__enter__()
 
 
-def test_a_folder_that_nobody_can_enter_is_reported(tmp_path: Path) -> None:
+def test_a_folder_closed_to_user_nobody_is_reported(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("not as root: PostgreSQL runs as we do")
     closed = tmp_path / "closed"
@@ -86,7 +86,7 @@ def test_a_folder_that_nobody_can_enter_is_reported(tmp_path: Path) -> None:
         LocalPostgres(closed / "pg").__enter__()
 
 
-def test_programs_that_nobody_can_enter_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_closed_to_user_nobody_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a checkout below the home of root."""
     if os.geteuid() != 0:
         pytest.skip("not as root: PostgreSQL runs as we do")

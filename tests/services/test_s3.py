@@ -32,7 +32,7 @@ def test_objects_stay_over_a_crash_and_a_wrong_secret_is_refused(
     mine = client(s3_server, s3_server.secret_key)
     place = f"{s3_server.bucket}/of-this-test/one"
     with mine.open_output_stream(place) as out:
-        out.write(b"what was told to be there")
+        out.write(b"what was uploaded")
     cut_off = s3_server.data / s3_server.bucket / "of-this-test" / f"one-{uuid.uuid4()}"
     cut_off.write_bytes(b"half")
 
@@ -41,7 +41,7 @@ def test_objects_stay_over_a_crash_and_a_wrong_secret_is_refused(
         assert asking.connect_ex((s3_server.host, s3_server.port)) != 0
     s3_server.start()
 
-    assert mine.open_input_file(place).read() == b"what was told to be there"
+    assert mine.open_input_file(place).read() == b"what was uploaded"
     found = mine.get_file_info(pafs.FileSelector(f"{s3_server.bucket}/of-this-test"))
     assert [each.base_name for each in found] == ["one"]
     with pytest.raises(OSError, match="ACCESS_DENIED"):

@@ -45,7 +45,7 @@ class Services:
         return ServerGroup(self.folder, self.environment)
 
     def run(self, *arguments: str) -> tuple[int, list[str]]:
-        """Its exit code, and the lines that it said."""
+        """Its exit code, and the lines that it printed."""
         program = f"import sys; import dev.services.__main__ as services; from pathlib import Path; services.services_folder = services.usual_folder = lambda: Path({str(self.folder)!r}); sys.exit(services.main(sys.argv[1:]))"  # noqa: E501 - the checkout's own folder stays as it is
         done = subprocess.run(
             [sys.executable, "-c", program, *arguments],
@@ -72,7 +72,7 @@ class Services:
 
 @pytest.fixture
 def services() -> Iterator[Services]:
-    """In a folder that nobody may pass through to, as PostgreSQL must where we are root."""
+    """In a folder that user ``nobody`` cannot enter, as PostgreSQL must under root."""
     with own_folder_for("test") as folder:
         folder.chmod(0o711)
         given = Services(folder / "services")
@@ -186,7 +186,7 @@ def test_one_at_a_time_and_only_in_its_own_folder(tmp_path: Path) -> None:
 
 
 def test_a_failure_ends_what_others_still_start(tmp_path: Path) -> None:
-    """Each waits for what the other does: whoever fails has the other, which would wait for long, ended."""
+    """Each waits for the other: if one fails, the other, which would wait for long, is ended."""
     begun = threading.Event()
 
     class Waits:

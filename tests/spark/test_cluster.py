@@ -53,7 +53,7 @@ def on_one(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, log: l
 
 @pytest.fixture
 def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What docs/operations.md tells to write: the settings with which Spark asks whoever comes for a secret."""
+    """The settings of docs/operations.md with which Spark authenticates connections by a secret."""
     folder = tmp_path / "spark-conf"
     folder.mkdir(mode=0o700)
     settings = {"authenticate": "true", "authenticate.secret": secrets.token_hex(32), "network.crypto.enabled": "true"}

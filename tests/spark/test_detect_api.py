@@ -96,20 +96,20 @@ figures:
 """
 
 
-def told(rows: Any) -> list[tuple[Any, ...]]:
+def comparable(rows: Any) -> list[tuple[Any, ...]]:
     return sorted((row["record_id"], row["tries"], row["spent"]) for row in rows)
 
 
 def test_figures_of_a_frame_are_those_of_a_table(
     spark: SparkSession, log: list[Record], stream: Stream, tmp_path: Path
 ) -> None:
-    """Figures of two keys, which are judged in several shards, and brought together at the record."""
+    """Figures of two keys, which are computed in several shards and joined at the record."""
     (tmp_path / "figures.yaml").write_text(FIGURES)
     wanted = cl.figures(log, tmp_path / "figures.yaml", stream, defaults=DEFAULTS).to_arrow()
     frame = cl.figures(table(spark, log), tmp_path / "figures.yaml", stream, shards=3, defaults=DEFAULTS)
     rows = frame.collect()
     assert frame.columns == wanted.column_names
-    assert told(row.asDict() for row in rows) == told(wanted.to_pylist())
+    assert comparable(row.asDict() for row in rows) == comparable(wanted.to_pylist())
     assert len(rows) > 100
 
 
@@ -181,9 +181,9 @@ class Streamed:
 
     def give(self, query: StreamingQuery, numbers: Iterator[int] | range) -> None:
         for number in numbers:
-            aside = self.root / f"{number}.json"
-            aside.write_bytes(lines(self.files[number]))
-            aside.rename(self.folder / aside.name)
+            partial = self.root / f"{number}.json"
+            partial.write_bytes(lines(self.files[number]))
+            partial.rename(self.folder / partial.name)
             query.processAllAvailable()
 
     def figures(self) -> dict[str, tuple[Any, ...]]:
@@ -201,10 +201,10 @@ def test_figures_of_a_stream_are_those_of_a_table(
     frame = spark.readStream.schema(SCHEMA).json(str(streamed.folder))
     state = str(streamed.root / "figure-state")
     made = cl.figures(frame, streamed.root / "figures.yaml", stream, shards=2, state=state, defaults=DEFAULTS)
-    query = made.writeStream.format("memory").queryName("told").outputMode("append").start()
+    query = made.writeStream.format("memory").queryName("features").outputMode("append").start()
     streamed.give(query, range(FILES))
     query.stop()
-    assert told(row.asDict() for row in spark.table("told").collect()) == told(wanted.to_pylist())
+    assert comparable(row.asDict() for row in spark.table("features").collect()) == comparable(wanted.to_pylist())
 
 
 @pytest.fixture

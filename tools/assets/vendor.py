@@ -1,4 +1,4 @@
-"""Copies what the console and the site vendor; what is in the package is pinned by its SHA-256 in one manifest.
+"""Copies the vendored assets of the console and the site; one manifest pins those of the package by SHA-256.
 
     python tools/assets/vendor.py            what npm has, by the lock beside this file; the editor of rules, bundled
                                              from editor/editor.js by the lock beside that
@@ -23,7 +23,7 @@ NPM = shutil.which("npm") or "npm"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ASSETS = ROOT / "src" / "crossline" / "serve" / "console" / "assets"
-# From a package, to a file below the folder of assets; what only tests or the site use goes to theirs.
+# From a package to a file in the folder of assets; files for tests or the site go to their own folders.
 COPIED = {
     ("htmx.org", "dist/htmx.min.js"): ASSETS / "vendor" / "htmx.js",
     ("htmx.org", "dist/ext/hx-csp.min.js"): ASSETS / "vendor" / "hx-csp.js",
@@ -55,7 +55,7 @@ VERSIONS = {"inter": ("Inter", "4.0~beta7"), "mono": ("JetBrains Mono", "2.242")
 
 
 def main(arguments: list[str]) -> int:
-    """Copy, make the fonts where that is asked for, write the manifest."""
+    """Copy the files, build the fonts if requested, write the manifest."""
     with TemporaryDirectory() as folder:
         installed(HERE, Path(folder))
         for (package, name), target in COPIED.items():
@@ -78,7 +78,7 @@ def bundle_editor() -> None:
 
 
 def installed(here: Path, folder: Path) -> None:
-    """What the lock of ``here`` names, in ``folder``; where there is no lock, one is made first."""
+    """Install the lock of ``here`` in ``folder``; create the lock first if there is none."""
     lock = here / "package-lock.json"
     shutil.copy(here / "package.json", folder)
     if not lock.is_file():
@@ -92,7 +92,7 @@ def installed(here: Path, folder: Path) -> None:
 
 
 def subset_fonts() -> None:
-    """Latin alone, with the features that the style asks for."""
+    """Reduce a font to Latin, with the features that the style uses."""
     (ASSETS / "fonts").mkdir(parents=True, exist_ok=True)
     for name, (source, letters, features) in FONTS.items():
         given = [f"--unicodes={letters}", f"--layout-features={features}", "--flavor=woff2"]
@@ -102,7 +102,7 @@ def subset_fonts() -> None:
 
 
 def manifest() -> list[dict[str, Any]]:
-    """Each vendored file of the package: what it is, of which version, under which licence, with which digest."""
+    """The vendored files of the package, each with its origin, version, licence and digest."""
     versions = json.loads((HERE / "package.json").read_text())["dependencies"]
     found = []
     for (package, _), target in COPIED.items():

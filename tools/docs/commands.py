@@ -55,14 +55,14 @@ def _options(command: Any, context: Any) -> Iterator[str]:
 
 
 def _row(parameter: Any, context: Any) -> tuple[str, str]:
-    """Names and placeholder of a parameter, and what its help says with default and range."""
+    """Names and placeholder of a parameter, and its help with default and range."""
     record = parameter.get_help_record(context)
     names, said = record if record is not None else (parameter.make_metavar(context), "")
     return ", ".join(code(each.strip()) for each in names.split(",")), _text(said)
 
 
 def _text(said: str | None) -> str:
-    """Help as Markdown: angle brackets and asterisks stand for themselves."""
+    """Help as Markdown, with escaped angle brackets and asterisks."""
     paragraphs = (" ".join(each.split()) for each in (said or "").split("\n\n"))
     return _CODE_OR_MARK.sub(lambda found: _MARKS.get(found[0], found[0]), "\n\n".join(paragraphs))
 

@@ -1,4 +1,4 @@
-"""What MkDocs asks of this project: generated pages, pages from outside of ``docs``, and the links between them."""
+"""The hook of MkDocs: generated pages, pages from outside of ``docs``, and the links between them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GENERATED = {
     "metrics.md": metrics.page,
     "python-api.md": python_api.page,
 }
-# What MkDocs Material is told of a page, besides its text: home has no pages beside it, and searches find others first.
+# Front matter for MkDocs Material: the home page has no navigation, and the search ranks other pages first.
 TOLD = {
     "index.md": "hide: [navigation]",
     "changelog.md": "search: {boost: 0.2}",

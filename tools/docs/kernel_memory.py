@@ -52,7 +52,7 @@ _LIVES = {
 def _type(word: Word) -> str:
     if word.kind is not None:
         return f"{word.kind.name} x {word.many}"
-    return {"pool": "address of rows or bytes", "table": "address of blocks"}.get(word.says, word.says)
+    return {"pool": "address of rows or bytes", "table": "address of blocks"}.get(word.role, word.role)
 
 
 def _marks(word: Word) -> str:

@@ -1,4 +1,4 @@
-"""Links as they stand in the repository, and as the site needs them."""
+"""Links of the repository, and their form on the site."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def anchors(text: str) -> set[str]:
 
 
 def targets(text: str) -> Iterator[str]:
-    """What the links of a page lead to, as it stands there."""
+    """The targets of the links of a page, unchanged."""
     yield from (target for _, target in _LINK.findall(_FENCE.sub("", text)))
 
 
@@ -58,7 +58,7 @@ def for_site(text: str, source: str, places: Mapping[str, str], site: Mapping[st
     here = places.get(source, source.removeprefix("docs/"))
 
     def place(target: str) -> tuple[str, str] | None:
-        """The target's path from this page, and its title; None where the site has it not."""
+        """The target's path from this page, and its title; None if the site does not have it."""
         path, hash_, anchor = target.partition("#")
         if not path or "://" in target or target.startswith("mailto:"):
             return target, ""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 
 def cell(text: str) -> str:
-    """``text`` on one line, as a cell of a table holds it."""
+    """``text`` on one line, for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table and an empty one; nothing where there are no rows."""
+    """The lines of a table and an empty line; nothing if there are no rows."""
     found = [[cell(each) for each in row] for row in rows]
     if not found:
         return
@@ -22,5 +22,5 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def code(text: str) -> str:
-    """``text`` as code; nothing of nothing."""
+    """``text`` as code; an empty text for an empty one."""
     return f"`{text}`" if text else ""

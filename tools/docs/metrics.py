@@ -48,20 +48,20 @@ def page() -> str:
 
 
 def of_run() -> Iterator[Metric]:
-    """The families of a run in which nothing has happened yet."""
+    """The families of a run without batches."""
     waiting = (SourceBacklog("records", "records", 0, None),)
     return RunCollector("any", RunFigures(), PipelineStatus, lambda: waiting, DiskUsage, lambda: True).collect()
 
 
 def of_api() -> Iterator[Metric]:
-    """The families of an API that nobody has asked yet."""
+    """The families of an API without requests."""
     standing = ApiStatus(ReplicationLag(0, -1, False), 0, 0, 0, (0, 0.0), 0)
     nothing = cast("Any", SimpleNamespace(rules=(), at_ms=0))
     return ApiCollector("any", ApiFigures(), lambda: standing, RuleGauges(lambda: nothing)).collect()
 
 
 def of_objectives() -> Iterator[Metric]:
-    """The families of objectives, of which none is declared."""
+    """The families of objectives, without any objective."""
     recorder = cast("Any", SimpleNamespace(events={}, bad={}, objectives=(), file=None, now_ms=lambda: 0))
     return ObjectiveCollector("any", recorder).collect()
 

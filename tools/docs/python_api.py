@@ -1,4 +1,4 @@
-"""Names what the reference of the Python library shows; mkdocstrings writes signatures and docstrings.
+"""Lists the content of the reference of the Python library; mkdocstrings writes signatures and docstrings.
 
 ``python -m tools.docs.python_api``
 """

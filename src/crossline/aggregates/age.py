@@ -15,7 +15,7 @@ AGGREGATE = Aggregate(
     words=Words("the milliseconds since the first of {records}"),
     naive=lambda window: window.now_ms - window.clocks_ms[0],
     value=time_since,
-    bounds=lambda asked: Bounds("integer", low=asked.delay_ms, high=asked.reach_ms),
+    bounds=lambda request: Bounds("integer", low=request.delay_ms, high=request.reach_ms),
     window=("earliest",),
     pane=None,
     limits="panes do not know the first record of a window",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crossline.programs.aggregate import Aggregate, Bounds, Scanned, SubmittedRecord, Words
+from crossline.programs.aggregate import Aggregate, Bounds, BoundsRequest, Scanned, Words
 from crossline.programs.exact import average, loose
 from crossline.programs.tools import Compiled, Tools
 
@@ -11,12 +11,12 @@ def _naive(window: Scanned) -> float:
     return average(window.values, real=window.real)
 
 
-def _bounds(asked: SubmittedRecord) -> Bounds:
-    if asked.kind is None:
+def _bounds(request: BoundsRequest) -> Bounds:
+    if request.kind is None:
         return Bounds()
     # Of whole numbers it is the exact one, rounded once, which passes no bound that is rounded too.
-    whole = (float(asked.low), float(asked.high))
-    return Bounds("number", not asked.own, *(whole if asked.whole else loose(asked.low, asked.high)))
+    whole = (float(request.low), float(request.high))
+    return Bounds("number", not request.own, *(whole if request.whole else loose(request.low, request.high)))
 
 
 def _value(tools: Tools, real: bool) -> Compiled:

@@ -12,7 +12,7 @@ AGGREGATE = Aggregate(
     gives="integer",
     words=Words("the number of {records}", after=" {records}"),
     naive=lambda window: len(window.values),
-    bounds=lambda asked: Bounds("integer", missing=False, low=asked.own),
+    bounds=lambda request: Bounds("integer", missing=False, low=request.own),
     grows=(">", ">="),
     counts=True,
     sortable=True,

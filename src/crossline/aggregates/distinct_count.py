@@ -24,7 +24,7 @@ AGGREGATE = Aggregate(
     words=Words("the number of different {field} of {records}", after=" different {field}"),
     naive=lambda window: len(set(window.values)),
     value=_value,
-    bounds=lambda asked: Bounds("integer", missing=False, low=asked.own),
+    bounds=lambda request: Bounds("integer", missing=False, low=request.own),
     window=("different",),
     pane=("distinct_count",),
     grows=(">", ">="),

@@ -45,7 +45,7 @@ AGGREGATE = Aggregate(
     value=value_at_rank,
     window=None,
     pane=("quantile",),
-    limits="a quantile is told of panes, by a sketch within 0.8 % of the true value",
+    limits="over panes a quantile is a sketch, within 0.8 % of the true value",
     parameters=Parameters(
         Annotated[QuantileFields | None, BeforeValidator(_quantile)],
         lambda written: (written.field, written.q),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from crossline.programs.aggregate import Aggregate, Bounds, Scanned, SubmittedRecord, Words
+from crossline.programs.aggregate import Aggregate, Bounds, BoundsRequest, Scanned, Words
 from crossline.programs.exact import loose
 from crossline.programs.tools import Compiled, Tools
 
@@ -17,13 +17,15 @@ def _naive(window: Scanned) -> Any:
     return max(window.values) - min(window.values)
 
 
-def _bounds(asked: SubmittedRecord) -> Bounds:
-    if asked.kind is None:
+def _bounds(request: BoundsRequest) -> Bounds:
+    if request.kind is None:
         return Bounds(low=0)
-    most = asked.high - asked.low
+    most = request.high - request.low
     if not math.isfinite(most):
         most = math.inf
-    return Bounds("integer" if asked.whole else "number", not asked.own, 0, most if asked.whole else loose(0, most)[1])
+    return Bounds(
+        "integer" if request.whole else "number", not request.own, 0, most if request.whole else loose(0, most)[1]
+    )
 
 
 def _value(tools: Tools, real: bool) -> Compiled:

@@ -15,7 +15,7 @@ AGGREGATE = Aggregate(
     words=Words("the milliseconds since the {last_of} {records}"),
     naive=lambda window: window.now_ms - window.clocks_ms[-1],
     value=time_since,
-    bounds=lambda asked: Bounds("integer", low=asked.delay_ms, high=asked.reach_ms),
+    bounds=lambda request: Bounds("integer", low=request.delay_ms, high=request.reach_ms),
     window=("latest",),
     pane=("since",),
     in_ms=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from crossline.programs.aggregate import Aggregate, Bounds, Scanned, SubmittedRecord, Words
+from crossline.programs.aggregate import Aggregate, Bounds, BoundsRequest, Scanned, Words
 from crossline.programs.exact import loose, total
 from crossline.programs.tools import Compiled, Tools
 
@@ -13,13 +13,13 @@ def _naive(window: Scanned) -> int | float:
     return total(window.values) if window.real else sum(window.values)
 
 
-def _bounds(asked: SubmittedRecord) -> Bounds:
-    if asked.kind is None:
+def _bounds(request: BoundsRequest) -> Bounds:
+    if request.kind is None:
         return Bounds()
-    least = asked.low if asked.own and asked.low >= 0 else 0
-    most = asked.high if asked.own and asked.high <= 0 else 0
-    ends = (least if asked.low >= 0 else -math.inf, most if asked.high <= 0 else math.inf)
-    return Bounds(asked.kind, False, *(ends if asked.whole else loose(*ends)))
+    least = request.low if request.own and request.low >= 0 else 0
+    most = request.high if request.own and request.high <= 0 else 0
+    ends = (least if request.low >= 0 else -math.inf, most if request.high <= 0 else math.inf)
+    return Bounds(request.kind, False, *(ends if request.whole else loose(*ends)))
 
 
 def _value(tools: Tools, real: bool) -> Compiled:

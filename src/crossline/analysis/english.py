@@ -52,7 +52,7 @@ def _sentences(rule: Rule, program: Program) -> Iterator[str]:
         yield from _formed(rule, program, program.formula, side_inputs)
     else:
         figures = ", ".join(_figures(program, program.verdict.figure_names, side_inputs))
-        yield f"It tells of each {figures}; nothing fires."
+        yield f"It computes for each record {figures}; nothing fires."
     remark = rule.remark()
     if remark:
         yield remark
@@ -130,7 +130,7 @@ def _absent(program: Program, verdict: AbsencePredicate, side_inputs: Mapping[st
     )
     grace_ms, cooldown_ms = program.feed.allowed_lateness_ms or 0, program.emission.cooldown_ms
     later = f" and another {format_duration(grace_ms)}, for what comes late" if grace_ms else ""
-    yield f"That is known once the ingest times of the stream have passed that time{later}, whatever a clock says."
+    yield f"The rule decides that once the ingest times of the stream have passed that time{later}."
     if cooldown_ms:
         yield f"After an alert there is none{by} for {format_duration(cooldown_ms)}."
 

@@ -36,7 +36,7 @@ Kind = Literal[
     "odd_share",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_SAID = 160  # characters of a condition that a finding repeats
+_LENGTH_MAX = 160  # characters of a condition that a finding repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _truth(claims: RuleClaims) -> Iterator[LintFinding]:
 
 
 def _always(rule: Rule, part: str, what: str) -> LintFinding:
-    why = "it says nothing of a record that is not said of all of them"
+    why = "it separates no record from the others"
     return LintFinding(
         rule.rule_id, "always_true", rule.place_of(part), what, why, "draw a line that some do not cross"
     )
@@ -302,7 +302,7 @@ def _rarely(claims: RuleClaims) -> Iterator[LintFinding]:
         what = f"action {rule.action}, of a sequence, which decides about the record that completes it"
         why = "what the key does next is decided without it"
         if program.emission.cooldown_ms:
-            why += ", and within the cooldown what completes it again is not told"
+            why += ", and within the cooldown a sequence that is completed again raises no alert"
     else:
         return
     todo = "a hold, such as hold: 30m, by which each alert decides about the key's records to come; or action: allow"
@@ -320,4 +320,4 @@ def unbounded(rule: Rule, what: str, why: str) -> LintFinding:
 
 def _short(condition: Condition) -> str:
     text = condition.text
-    return text if len(text) <= _SAID else f"{text[: _SAID - 1]}…"
+    return text if len(text) <= _LENGTH_MAX else f"{text[: _LENGTH_MAX - 1]}…"

@@ -9,7 +9,7 @@ from crossline.analysis.claims import All, Present
 from crossline.analysis.conditions import claim_of
 from crossline.analysis.satisfiability import Known, ValueRange, value_range
 from crossline.basics.streams.schema import FieldSpec
-from crossline.programs.aggregate import SubmittedRecord
+from crossline.programs.aggregate import BoundsRequest
 from crossline.programs.program import Figure, Program
 from crossline.programs.registry import declared
 
@@ -20,12 +20,12 @@ def figure_values(program: Program, figure: Figure, fields: Mapping[str, FieldSp
     if figure.error is not None:
         return ValueRange("number", missing=aggregate.least > 0)  # a sketch may be off to both sides
     itself = window.include_current and not window.delay_ms and figure.feed == program.feed
-    asked = SubmittedRecord(_own(program, figure, fields) if itself else 0, window.delay_ms, window.reach_ms)
+    request = BoundsRequest(_own(program, figure, fields) if itself else 0, window.delay_ms, window.reach_ms)
     if figure.column is not None and figure.feed.stream == program.feed.stream:
         entered = All((claim_of(figure.feed.condition.node, fields), Present(figure.column)))
         values = value_range(entered, figure.column, known)
-        asked = replace(asked, kind=fields[figure.column].kind, low=values.low, high=values.high)
-    found = aggregate.bounds(asked)
+        request = replace(request, kind=fields[figure.column].kind, low=values.low, high=values.high)
+    found = aggregate.bounds(request)
     return ValueRange(found.kind, found.missing, found.low, found.high)
 
 

@@ -57,7 +57,7 @@ def _kept(plan: StreamPlan, store_plan: StorePlan, rule_id: str) -> RetainedReco
     state_store = store_plan.state_store
     return RetainedRecords(
         state_store=state_store.name,
-        stream=plan.met.reading.said if plan.met is not None else plan.stream if plan.clock is None else plan.base,
+        stream=plan.met.reading.text if plan.met is not None else plan.stream if plan.clock is None else plan.base,
         base=plan.base,
         key_fields=state_store.group_fields,
         time_mode=plan.clock or state_store.time_mode,

@@ -191,7 +191,7 @@ def figures(
     _check_in_process(shards, state)
     run = SingleRun(snapshot, stream.name)
     outcomes = [run.judge(rows) for rows in run.batches(data)]
-    tables = [FeatureBatch.of(each.told).table(plan.columns) for each in outcomes]
+    tables = [FeatureBatch.of(each.feature_rows).table(plan.columns) for each in outcomes]
     table = pa.concat_tables(tables) if tables else plan.columns.schema.empty_table()
     dead = [letter for each in outcomes for letter in each.dead]
     return Figures(table, records=sum(each.figures["records"] for each in outcomes), dead_letters=dead)

@@ -108,7 +108,7 @@ class TableWriter:
 
     def deliver(self, delivery: Delivery) -> None:
         """Append the rows of a batch."""
-        batch = FeatureBatch.of(delivery.told)
+        batch = FeatureBatch.of(delivery.feature_rows)
         table = batch.table(self._columns)
         self._file.write_table(table, row_group_size=max(1, len(table)))
         self.counts.add(batch, table, self._columns)
@@ -149,7 +149,7 @@ class PartWriter:
 
     def deliver(self, delivery: Delivery) -> None:
         """Write the file of a batch; a batch without rows has none."""
-        batch = FeatureBatch.of(delivery.told)
+        batch = FeatureBatch.of(delivery.feature_rows)
         table = batch.table(self._columns)
         if len(table):
             with draft_file(self._folder / f"part-{delivery.batch_id:09d}.parquet") as draft:

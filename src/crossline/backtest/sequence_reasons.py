@@ -20,9 +20,9 @@ def steps_text(verdict: SequencePredicate) -> str:
 def progress_text(verdict: SequencePredicate, probe: Alert) -> str:
     """The progress of the partial match at the record of ``probe``: ``2 of 4 records: declined n0, n1``."""
     count, names = probe["evidence"]["count"], verdict.names
-    taken = "; ".join(f"{each['name']} {', '.join(each['record_ids'])}" for each in probe["evidence"]["steps"])
+    found = "; ".join(f"{each['name']} {', '.join(each['record_ids'])}" for each in probe["evidence"]["steps"])
     missing = f"; {names[count]} comes next" if count < len(names) else ""
-    return f"{count} of {len(names)} records: {taken}{missing}"
+    return f"{count} of {len(names)} records: {found}{missing}"
 
 
 def step_reasons(

@@ -36,7 +36,7 @@ from crossline.basics.streams.inputs import HIT, rule_of
 from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.ingest.enrich.join import taken
+from crossline.ingest.enrich.join import take_rows
 from crossline.io.sinks.base import LateRecord
 from crossline.plan.compose import sources_of
 from crossline.programs.program import FormulaPredicate, Program
@@ -149,7 +149,7 @@ class _Search:
         place = records.ids.index(self.record_id).as_py()
         if place >= 0:
             at_ms = int(ingest_ms[place])
-            one = with_fields(self.snapshot, taken(records, np.array([place])), np.array([at_ms]))
+            one = with_fields(self.snapshot, take_rows(records, np.array([place])), np.array([at_ms]))
             fields = {name: column[0].as_py() for name, column in one.fields.items()}
             self.found[stream] = SampleRecord(fields, at_ms, at_ms - int(records.event_ms[place]))
 
@@ -169,11 +169,11 @@ def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial,
     namings = {v.rule.rule_id: _namings(_program(judged, sources, v.rule)) for v in judged.rules.versions}
     keep = partial(_of_its_key, trial.found, topics, namings)
     probed = {
-        level: try_rules(replace(judged, probing=level), folder / f"probes-{level}", keep=keep)
-        for level in sorted({sources.level_of(v.rule.reading) for v in judged.rules.versions})
+        depth: try_rules(replace(judged, probing=depth), folder / f"probes-{depth}", keep=keep)
+        for depth in sorted({sources.depth_of(v.rule.reading) for v in judged.rules.versions})
     }
     cases = (
-        _Case(judged, v.rule, record_id, trial, probed[sources.level_of(v.rule.reading)], sources)
+        _Case(judged, v.rule, record_id, trial, probed[sources.depth_of(v.rule.reading)], sources)
         for v in judged.rules.versions
     )
     return trial, [case.verdict() for case in cases]
@@ -182,7 +182,7 @@ def verdicts(judged: BacktestSpec, folder: Path, record_id: str) -> tuple[Trial,
 def _add_hits(trial: Trial, record_id: str, topics: Mapping[str, tuple[str, ...]], sources: Sources) -> None:
     """Add the hits at the record as records of derived streams, for the rules that read them."""
     read = {source for judged in topics.values() for source in judged if rule_of(source) is not None}
-    for topic in sorted(read, key=sources.level):
+    for topic in sorted(read, key=sources.depth):
         alert, record = _at(trial.of(str(rule_of(topic))), record_id), _found(trial.found, topics[str(rule_of(topic))])
         if alert is not None and record is not None:
             body = {
@@ -226,7 +226,7 @@ class _Case:
     def _reasons_of(self, program: Program, probe: Alert | None) -> Iterator[str]:
         """Why a rule with state did not fire; ``probe``: the alert with its figure, None if it has none."""
         if probe is not None and program.verdict is not None:
-            yield from self._held_back(program, _Said(self.rule, worded_rule(self.rule), program.verdict), probe)
+            yield from self._held_back(program, _Sentences(self.rule, worded_rule(self.rule), program.verdict), probe)
         yield from self._reasons()
         found, figure = _found(self.trial.found, self.rule.reading.judged), program.figure
         if found is None:
@@ -277,21 +277,21 @@ class _Case:
         probes = [each for each in self.probed.of(self.rule.rule_id) if [*each["key"].values()] in keys]
         return [each for each in probes if parse_instant_ms(each["ingest_time"]) < found.ingest_ms]
 
-    def _held_back(self, program: Program, said: _Said, at: Alert) -> Iterator[str]:
+    def _held_back(self, program: Program, sentences: _Sentences, at: Alert) -> Iterator[str]:
         """Why there is no alert at a record with a figure."""
         rule = self.rule
-        if not said.holds(at):
-            yield said.of(at)
+        if not sentences.holds(at):
+            yield sentences.of(at)
             return
         probes = [each for each in self.probed.of(rule.rule_id) if each["key"] == at["key"]]
         earlier = probes[: [each["record_id"] for each in probes].index(at["record_id"])]
-        if earlier and said.holds(earlier[-1]) and not program.emission.every:
-            yield f"{said.of(at)}, as {said.before(earlier[-1])}: the rule fires where the line is crossed"
+        if earlier and sentences.holds(earlier[-1]) and not program.emission.every:
+            yield f"{sentences.of(at)}, as {sentences.before(earlier[-1])}: the rule fires where the line is crossed"
         ids = {each["record_id"] for each in earlier}
         alerts = [each for each in self.trial.of(rule.rule_id) if each["key"] == at["key"] and each["record_id"] in ids]
         if alerts:
             yield (
-                f"{said.of(at)}, within the cooldown of "
+                f"{sentences.of(at)}, within the cooldown of "
                 f"{format_duration(program.emission.cooldown_ms)} after the alert at record {alerts[-1]['record_id']}"
             )
 
@@ -337,7 +337,7 @@ def _at(alerts: Iterable[Alert], record_id: str) -> Alert | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _Sentences:
     """A predicate at the alerts of probes, as text; ``words``: the rule, if it words its own formula."""
 
     rule: Rule

@@ -1,11 +1,11 @@
-"""Compiled functions that processes share: one compiles what none has, and the others wait and load it.
+"""Compiled functions that processes share: one compiles what is missing, and the others wait and load it.
 
-Numba keeps what it compiled beside the code, and loads it again. Some things it leaves to us. It looks only at the file
-that a function stands in, and not at those of the functions it calls: here the sources of whole packages are part of
-what a compilation is found by, and so are the switches that choose a build. Its index names a file before that is
-written, and one of older sources may lie there: here the file, too, says what it is. And each process compiles what it
-does not find: what keeps the others waiting meanwhile is handed in (see ``turns``), since the core has no files, no
-processes and no clock.
+Numba caches a compiled function beside its source, and loads it again. Three things are missing there. Its cache key
+covers only the file of the function, and not those of the functions it calls: here the key covers the sources of whole
+packages, and the switches that choose a build. Its index names a cache file before that file is written, and a file of
+older sources may stand there: here the file, too, contains its key. And each process compiles what it does not find:
+``turns`` has the other processes wait meanwhile. It is passed in, since the core has no files, no processes and no
+clock.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _linking() -> bytes:
 def shared(function: Any, *packages: str) -> Any:
     """``function``, just made by ``njit(cache=True)`` and not compiled yet, as one that processes share.
 
-    ``packages``: those whose sources it is made of, where its file does not say it all. A function that numba was told
-    not to compile is left as it is.
+    ``packages``: the packages of its sources, where these are more than its own file. A function that numba does not
+    compile, by its configuration, is returned as it is.
     """
     if not isinstance(function, Dispatcher):
         return function
@@ -76,7 +76,7 @@ def compiled_for(function: Any, signature: Any) -> Any:
 
 
 class _Kept(IndexDataCacheFile):  # type: ignore[misc]
-    """Each file of a compilation says what it was made of: code of other sources would read memory as those had it.
+    """A cache file contains the key of its sources: code of other sources would read memory in another layout.
 
     It lies there under its name, for a later process then, while a newer one is written, and for good where the process
     that writes it is killed.

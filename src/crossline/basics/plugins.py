@@ -1,6 +1,6 @@
 """What other packages bring by entry points: rule types, aggregates, sinks. None is loaded before it is asked for.
 
-A package says it in its pyproject.toml:
+A package declares it in its pyproject.toml:
 
     [project.entry-points."crossline.rule_types"]
     at_least = "shop_rules.at_least:AtLeastRule"

@@ -56,10 +56,10 @@ class Slots:
         return self.first <= slot_of(rule_id, key) < self.end
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """As a share: of the version that has the others, what is left.
 
-        >>> Slots(0, 100_000).said, Slots(100_000, SLOTS).said, Slots(0, 1).said
+        >>> Slots(0, 100_000).text, Slots(100_000, SLOTS).text, Slots(0, 1).text
         ('10%', '90%', '0.0001%')
         """
         share = (self.end - self.first) * 100 / SLOTS
@@ -75,4 +75,4 @@ def read_share(text: str) -> str:
     found = _SHARE.fullmatch(text.strip())
     if found is None or Fraction(found[1]) > 100:
         raise ValueError(f"expected {SHARE_FORM}")
-    return Slots(0, slots_of(text)).said
+    return Slots(0, slots_of(text)).text

@@ -16,7 +16,7 @@ BEGINNING_MS = -(2**62)
 FOREVER_MS = 2**62
 _EARLIEST, _LATEST = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 DURATION_MS_MAX = 100 * 365 * 86_400_000
-# How far ingest times may go back, or partitions lag, unless a pipeline or a caller of ``detect`` says otherwise.
+# How far ingest times may go back, or partitions lag, unless a pipeline or a caller of ``detect`` sets it.
 PARTITION_LAG_MS = 60_000
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -68,7 +68,7 @@ def header_bytes(head: bytes, where: str) -> int:
 
 
 def decode_meta(header: bytes, where: str) -> dict[str, Any]:
-    """The meta of a blob from its header alone: nothing says that the arrays behind it are whole."""
+    """The meta of a blob from its header alone: the arrays behind it are not checked."""
     try:
         meta: dict[str, Any] = orjson.loads(header)["meta"]
     except orjson.JSONDecodeError as error:

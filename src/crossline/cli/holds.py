@@ -26,7 +26,7 @@ from crossline.rule_registry.sources.ownership import user_name
 from crossline.rule_registry.sources.releases import key_text
 from crossline.rules.holds.release import release_key
 
-_TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
+_LOADED = "effective when a pipeline loads it; a running one does within two seconds"
 
 app = typer.Typer(help="Hold a key by hand until an instant, release it, list what is held.", no_args_is_help=True)
 
@@ -128,7 +128,7 @@ def _ask(
     if as_json:
         write_lines([orjson.dumps({**body, "reason": wish.reason, **sent})])
     else:
-        done = "is there already; nothing changes" if sent.get("change") == "unchanged" else _TAKEN_UP
+        done = "is there already; nothing changes" if sent.get("change") == "unchanged" else _LOADED
         typer.echo(f"{text}, {by}; {done}")
 
 

@@ -35,7 +35,7 @@ def init(
         path = target / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Made, never written over: somebody may have put a file there since we looked.
+            # Created, never overwritten: the file may have appeared since the check.
             with path.open("xb") as file:
                 file.write(content)
         except OSError as error:
@@ -47,7 +47,7 @@ def init(
     listed = "".join(f"  {name}\n" for name in written)
     sys.stdout.write(f"{printable(str(folder))} has\n{listed}")
     sys.stderr.write(
-        f"next: crossline run {folder / 'pipeline.yaml'} --drain; {folder / 'README.md'} says how to go on\n"
+        f"next: crossline run {folder / 'pipeline.yaml'} --drain; {folder / 'README.md'} has the next steps\n"
     )
 
 

@@ -33,7 +33,7 @@ _process = _Process()
 
 
 class _NoPandas:
-    """Finds modules, and says of pandas that it is not there."""
+    """Finds modules, but reports pandas as missing."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:  # noqa: ARG004 - the protocol's
@@ -81,8 +81,8 @@ def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = o
         os.umask(int(mask, 8))
     else:
         raise UsageError(
-            f"{UMASK_VARIABLE} is {mask!r}; expected three octal digits, the first of them 0, that say what others may "
-            "not: 077 (nobody else reads what a run writes, as without it), 027 (its group does) or 022 (all do)"
+            f"{UMASK_VARIABLE} is {mask!r}; expected three octal digits, the first of them 0: 077 (only this user "
+            "reads what a run writes, the default), 027 (its group reads it too) or 022 (all users read it)"
         )
 
 

@@ -72,4 +72,4 @@ def _of_store(uri: str, name: str, shards: int) -> Resharded:
 
 
 def _none_at(place: str) -> UsageError:
-    return UsageError(f"{place}: there is no checkpoint; engine.shards says how many shards a new one has")
+    return UsageError(f"{place}: there is no checkpoint; engine.shards sets the number of shards of a new one")

@@ -50,7 +50,7 @@ def run(
         bool, typer.Option("--allow-no-rules", help="Start even without a single valid rule.")
     ] = False,
     with_api: Annotated[
-        bool, typer.Option("--serve", help="Serve the decision API beside it, as `serve:` of the file says.")
+        bool, typer.Option("--serve", help="Serve the decision API too, by the section `serve` of the file.")
     ] = False,
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="Lines of the log; auto: text on a terminal, else json.")

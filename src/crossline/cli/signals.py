@@ -49,7 +49,7 @@ class Stopping:
         self.signal: signal.Signals | None = None
         self.ended = threading.Event()
         self._endless = endless
-        self._untold = threading.Semaphore()
+        self._unreported = threading.Semaphore()
         self._untaken = threading.Semaphore()
         self._first_s = math.inf
         self._met = threading.Event()  # the main thread saw a signal
@@ -64,7 +64,7 @@ class Stopping:
 
     def notify(self) -> None:
         """Say that a signal came; once, whether the command comes to its end or is cut off at the same moment."""
-        if self.signal is not None and self._untold.acquire(blocking=False):
+        if self.signal is not None and self._unreported.acquire(blocking=False):
             sys.stderr.write(f"stopped by {self.signal.name}\n")
 
     def check(self) -> None:

@@ -29,7 +29,7 @@ class _Screen(Console):
 
 
 def screen() -> Console:
-    """The standard output: as wide as the terminal or COLUMNS says, without end elsewhere."""
+    """The standard output: as wide as the terminal or COLUMNS, unlimited elsewhere."""
     console = _Screen(highlight=False, emoji=False, markup=False)
     if not console.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
         console.width = _WIDTH_PIPED

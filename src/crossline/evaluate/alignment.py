@@ -2,7 +2,8 @@
 
 Rules that read several streams see the records of all in ingest order. A stream that keeps up reads all of them up to
 the same instants. Files of the past are read as they come, so what was read further than the slowest stream waits here,
-in each shard, until that one has come as far. Every shard sees the clock of every chunk, so all let go of the same.
+in each shard, until that one has come as far. Every shard sees the clock of every chunk, so all release the same
+records.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from crossline.basics.values import I64
 from crossline.basics.wire import WirePart
-from crossline.evaluate.ingest_order import chunk_floors, settled, taken
+from crossline.evaluate.ingest_order import chunk_floors, settled, take_rows
 from crossline.plan.compile import StreamPlan
 
 _ENDED = 2**62
@@ -30,7 +31,7 @@ class AlignmentBuffer:
     parts: list[WirePart] = field(default_factory=list)
 
     def release(self, plans: Iterable[StreamPlan], parts: Sequence[WirePart]) -> list[WirePart]:
-        """Those of ``parts`` and of the buffered ones that no record still to be read comes before."""
+        """The parts, new and buffered, that no record still to be read can precede."""
         by_name = {plan.stream: plan for plan in plans}
         floors: dict[str, dict[tuple[str, int], int]] = {}
         for stream in self.streams:
@@ -64,8 +65,8 @@ class AlignmentBuffer:
                 continue
             here: I64 = arrays["reached_ms"]
             first = int(np.searchsorted(here, until_ms))
-            kept.append((meta, taken(arrays, np.arange(first, len(here)))))
-            ready.append(({**meta, "clock_ms": until_ms - 1, "last": False}, taken(arrays, np.arange(first))))
+            kept.append((meta, take_rows(arrays, np.arange(first, len(here)))))
+            ready.append(({**meta, "clock_ms": until_ms - 1, "last": False}, take_rows(arrays, np.arange(first))))
         self.parts = kept
         return ready
 

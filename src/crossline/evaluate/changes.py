@@ -12,7 +12,7 @@ from crossline.basics.streams.inputs import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.hits import Hit, record_and_alert_of
-from crossline.evaluate.ingest_order import taken
+from crossline.evaluate.ingest_order import take_rows
 from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.stream_join import came_log
@@ -21,7 +21,7 @@ from crossline.state.batch import ArrivalOrder, Cause
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """``hits``, each with the number of its cause, and whether it is taken back; as they go along with parts."""
+    """``hits``, each with the number of its cause and whether it is retracted, in the form that parts carry."""
 
     hits: Sequence[tuple[Hit, int]]
     marks: Mapping[str, I64]
@@ -62,7 +62,7 @@ def by_cause(
     """``rows`` of ``parts`` in the order in which their causes came; of one cause first what goes.
 
     The cause of each row is then its number among those returned, -1 where it is the record itself. Rows of one source
-    whose records are never taken back stay as they are. A state store that judges nothing again is given what comes
+    whose records are never retracted stay as they are. A state store that judges nothing again is given what comes
     alone, in that order too: a hit that is emitted late was not there before, wherever batches are cut.
     """
     if not plan.corrected and (plan.met is None or not store_plan.state_store.reevaluate):
@@ -70,7 +70,7 @@ def by_cause(
     if store_plan.state_store.reevaluate:
         return _sorted(plan, rows, parts)
     rows, causes = _sorted(plan, rows, parts, by_part=True)
-    return taken(rows, np.flatnonzero(rows[GONE] == 0)), causes
+    return take_rows(rows, np.flatnonzero(rows[GONE] == 0)), causes
 
 
 def _sorted(
@@ -93,7 +93,7 @@ def _sorted(
         names = [plan.met.part_of(meta["log"]) for meta, _ in ordered]
         rank = {name: at for at, name in enumerate(sorted(set(names)))}
         least.append(np.array([rank[name] for name in names], np.int64)[rows["chunk"]])
-    return taken(rows, np.lexsort((1 - gone, *least, reached))), causes
+    return take_rows(rows, np.lexsort((1 - gone, *least, reached))), causes
 
 
 def _in_order(
@@ -105,7 +105,7 @@ def _in_order(
     chunk, itself = rows["chunk"], of_row < 0
 
     def either(mine: Any, of_causes: Sequence[int]) -> Any:
-        # Of a row that is its own cause the number is -1, and what is taken for it is not used.
+        # A row that is its own cause has the number -1; the value that -1 selects is not used.
         return np.where(itself, mine, np.array([*of_causes, 0], np.int64)[of_row])
 
     return (
@@ -116,16 +116,16 @@ def _in_order(
     )
 
 
-def read_cause(told: Sequence[Any]) -> Cause:
-    """One as it goes along with parts."""
-    record_id, ingest_ms, reached_ms, log, sequence, partition, offset = told
+def read_cause(fields: Sequence[Any]) -> Cause:
+    """A cause in the form that parts carry."""
+    record_id, ingest_ms, reached_ms, log, sequence, partition, offset = fields
     return Cause(record_id, ingest_ms, reached_ms, (log, sequence, partition), offset)
 
 
 def places_of(
     plan: StreamPlan, rows: Arrays, chunks: Sequence[tuple[str, int, str]], causes: Sequence[Cause]
 ) -> ArrivalOrder:
-    """Where ``rows`` of ``plan`` stand; ``causes``: of rows that are hits and may be taken back."""
+    """Where ``rows`` of ``plan`` stand; ``causes``: those of rows that are hits and may be retracted."""
     places = ArrivalOrder(rows["reached"], rows["offsets"], rows["chunk"], chunks)
     if not plan.reports:
         came = {log: plan.came(log) for log, _, _ in chunks}

@@ -1,6 +1,6 @@
 """Records without context yet: they wait, and are judged when a context of their key comes that is of their time.
 
-What is asked of them is the last context at or before their own time. There was none, so the first one in their window
+They are joined to the last context at or before their own time. There was none, so the first one in their window
 that comes is it, and it alone is in the window then. A record waits for as long as such a context may still come in
 time; then it is given up, and counted.
 """
@@ -75,8 +75,8 @@ class Contexts:
         keys = [_key_text(judged, key) for key in range(len(batch.key_hash))]
         cursor = context_window(plan, line)
         enters = (batch.filters[:, cursor.filter >> 3] >> (cursor.filter & 7)) & 1
-        asked = {*mine, *(keys[batch.key_index[row]] for row in rows)}
-        wanted = np.array([key in asked for key in keys], np.bool_)[batch.key_index]
+        requested = {*mine, *(keys[batch.key_index[row]] for row in rows)}
+        wanted = np.array([key in requested for key in keys], np.bool_)[batch.key_index]
         contexts = np.flatnonzero(enters.astype(np.bool_) & wanted & ~copies.astype(np.bool_)).tolist()
         for row, is_context in sorted([*((row, False) for row in rows), *((row, True) for row in contexts)]):
             key = keys[batch.key_index[row]]

@@ -1,4 +1,4 @@
-"""Cross-key figures: computed in the shard of their key, and sent to the records that a rule judges one level above."""
+"""Cross-key figures: computed in the shard of their key, and sent to the records that a rule judges one depth above."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from crossline.plan.spaces import CrossKeyInput, count_of, up_of
 from crossline.plan.stream_join import arrow_type, came_log, row_ids
 from crossline.state.batch import Cause, RecordUpdate
 
-TOLD = "told"
+CROSS_KEY = "told"
 
 
 def cross_key_parts(
     plans: Sequence[StreamPlan], feature_queries: Iterable[FeatureRows], shards: int
 ) -> Iterator[tuple[int, Part]]:
-    """The parts that ``feature_queries`` are for the shards where their rules judge, each with the level of these."""
+    """The parts that ``feature_queries`` are for the shards where their rules judge, each with the depth of these."""
     above = {
         name: plan for plan in plans if plan.met is not None and plan.met.reading.cross_key for name in plan.programs
     }
@@ -38,11 +38,11 @@ def cross_key_parts(
         plan = above.get((feature_rows.rule_id, feature_rows.version))
         if plan is not None and len(feature_rows):
             causes = [_sent(each, by_name[feature_rows.stream], plan) for each in feature_rows.causes]
-            yield from ((plan.level, part) for part in _parts(plan, feature_rows, shards, causes))
+            yield from ((plan.depth, part) for part in _parts(plan, feature_rows, shards, causes))
 
 
 def _sent(cause: Cause, of: StreamPlan, to: StreamPlan) -> list[Any]:
-    """A cause as it goes along with parts, by what its log is called in the plan that it goes ``to``."""
+    """A cause in the form that parts carry, with the name of its log in the plan ``to``."""
     came, sequence, partition = cause.chunk
     log = came_log(to.order, *of.from_came(came))
     return [cause.record_id, cause.ingest_ms, cause.reached_ms, log, sequence, partition, cause.offset]
@@ -62,7 +62,7 @@ def _parts(plan: StreamPlan, feature_rows: FeatureRows, shards: int, causes: Seq
     logs = [log if name is None else plan.met.log(name, name, log) for log, _, _ in feature_rows.chunks]
     chunks = [[log, sequence] for log, (_, sequence, _) in zip(logs, feature_rows.chunks, strict=True)]
     of = [feature_rows.rule_id, feature_rows.version, sorted(feature_rows.figures)]
-    meta = {"stream": plan.stream, "state_store": TOLD, TOLD: of, "chunks": chunks, "causes": causes}
+    meta = {"stream": plan.stream, "state_store": CROSS_KEY, CROSS_KEY: of, "chunks": chunks, "causes": causes}
     for shard in range(shards):
         mine = np.flatnonzero(shard_of == shard)
         if len(mine):
@@ -95,7 +95,7 @@ def cross_key_figures(
     record_update: dict[tuple[Any, ...], RecordUpdate] = {}
     by_name: dict[tuple[str, int, tuple[str, ...]], list[WirePart]] = {}
     for meta, arrays in parts:
-        rule_id, version, names = meta[TOLD]
+        rule_id, version, names = meta[CROSS_KEY]
         by_name.setdefault((rule_id, version, tuple(names)), []).append((meta, arrays))
     for (rule_id, version, names), found in by_name.items():
         wanted = {
@@ -123,7 +123,7 @@ class _Causes:
         self._judged, self._causes = judged, causes
 
     def of_rows(self) -> I64:
-        """Of the rows of the state store; of those that are taken back one that nothing has."""
+        """Of the rows of the state store; retracted rows get a number that no row has."""
         rows, found = self._judged.rows, np.zeros(len(self._judged.batch), np.int64)
         if CAUSE not in rows or not self._judged.store_plan.state_store.reevaluate:
             return found
@@ -166,7 +166,7 @@ def _amended(found: Sequence[WirePart], others: I64, columns: Mapping[str, pa.Ar
     """The figures of rows that are stored already; ``others``: the numbers of these figures among all."""
     if not len(others):
         return
-    taken = {name: column.take(pa.array(others)).to_pylist() for name, column in columns.items()}
+    picked = {name: column.take(pa.array(others)).to_pylist() for name, column in columns.items()}
     first = np.cumsum([0] + [len(arrays["offsets"]) for _, arrays in found])
     of = np.searchsorted(first, others, side="right") - 1
     read = [([read_cause(each) for each in meta["causes"]], _ids(arrays).to_pylist()) for meta, arrays in found]
@@ -174,7 +174,7 @@ def _amended(found: Sequence[WirePart], others: I64, columns: Mapping[str, pa.Ar
         (causes, ids), (meta, arrays) = read[part], found[part]
         log, sequence = meta["chunks"][arrays["chunk"][row]]
         place = log, sequence, int(arrays["offsets"][row])
-        facts = {name: values[number] for name, values in taken.items()}
+        facts = {name: values[number] for name, values in picked.items()}
         yield RecordUpdate(ids[row].encode(), place, causes[arrays[CAUSE][row]], facts)
 
 
@@ -182,7 +182,7 @@ def _places(judged: JudgedRows, found: Sequence[WirePart], known: _Causes) -> tu
     """For each row of a store, which of those ``found`` is of it; null: none. And those that are of no row, but caused.
 
     By where records stand, since two of one id may be two records under keys of their own, and by id, since several
-    hits of a rule may be at one record; and by what brought them about, since that may be several, one after the other.
+    hits of a rule may be at one record; and by cause, since a record may have several in sequence.
     """
     # A chunk of hits comes in a part of each shard that they were judged in.
     number: dict[tuple[str, int], int] = {}

@@ -45,13 +45,25 @@ class DecidedStore:
 
     def delta_of(self, changed: list[Which]) -> Delta:
         """What a batch changed."""
-        lines = [[*which, self._event_ms[which], _said(self.known[which])] for which in changed]
+        lines = [[*which, self._event_ms[which], _as_json(self.known[which])] for which in changed]
         clock_ms = np.array([self._event_ms[which] for which in changed], np.int64)
         whole, part, raw = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8)
-        keys, ids, entries = (raw, whole, np.zeros(0, np.uint64)), (raw, whole), np.zeros((0, 0), np.uint8)
-        batch = KeyedBatch(clock_ms, whole, whole, part, *keys, *ids, (), entries)
+        filters = np.zeros((0, 0), np.uint8)
+        batch = KeyedBatch(
+            clock_ms=clock_ms,
+            ingest_ms=whole,
+            lateness_ms=whole,
+            key_index=part,
+            key_bytes=raw,
+            key_offsets=whole,
+            key_hash=np.zeros(0, np.uint64),
+            id_bytes=raw,
+            id_offsets=whole,
+            values=(),
+            filters=filters,
+        )
         more = {"said": np.frombuffer(orjson.dumps(lines), np.uint8)}
-        return Delta(batch, entries, part, part, more)
+        return Delta(batch, filters, part, part, more)
 
     def judge(self, batch: KeyedBatch) -> Hits:
         """Nothing is judged here."""
@@ -63,8 +75,8 @@ class DecidedStore:
 
     def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:  # noqa: ARG002 - there are none
         """Take in what a batch changed."""
-        for stream, partition, offset, event_ms, said in orjson.loads(delta.more["said"].tobytes()):
-            self.put((stream, partition, offset), None if said is None else Known.from_json(said), event_ms)
+        for stream, partition, offset, event_ms, known_json in orjson.loads(delta.more["said"].tobytes()):
+            self.put((stream, partition, offset), None if known_json is None else Known.from_json(known_json), event_ms)
 
     def replan(self, plan: DecidedPlan) -> None:
         """There is only one."""
@@ -85,7 +97,7 @@ class DecidedStore:
         return Sizes(self.records, self.records, 0)
 
 
-def _said(known: Known | None) -> dict[str, Any] | None:
+def _as_json(known: Known | None) -> dict[str, Any] | None:
     return None if known is None else known.to_json()
 
 

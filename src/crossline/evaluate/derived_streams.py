@@ -44,7 +44,7 @@ CLOCKS = ""  # in the place of a state store: of none
 
 def derived(
     plans: Iterable[StreamPlan],
-    level: int,
+    depth: int,
     hits: Sequence[Hit],
     clocks: Mapping[str, Mapping[str, int]],
     shards: int,
@@ -53,19 +53,19 @@ def derived(
     *,
     own: int = 0,
 ) -> list[tuple[int, Part]]:
-    """The parts that ``hits`` of plans of ``level`` are for plans above, each with the level that it is judged at.
+    """The parts that ``hits`` of plans of ``depth`` are for plans above, each with the depth that it is judged at.
 
-    ``own``: the number of the shard whose hits they are. There is a part for it of every plan that reads hits of this
-    level, be it to say that there were none: every shard has such a one, so each hears of it from itself.
+    ``own``: the number of the shard whose hits they are. Every plan that reads hits of this depth gets a part for this
+    shard, also without hits, so each shard gets its own clocks.
 
-    ``clocks``: by stream, where each of its logs stands. They go along, since what was hit at all is not seen there.
-    ``feature_queries``: of figures that rules of another key judge records by.
+    ``clocks``: by stream, the positions of its logs. Parts carry them, since plans above see only hits.
+    ``feature_queries``: the cross-key figures of other rules.
     """
     plans = list(plans)
-    brought = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
-    above = [each for plan in plans for each in _read_by(plan, level + 1)]
+    cross_key_features = list(cross_key_parts(plans, feature_queries, shards)) if feature_queries else []
+    above = [each for plan in plans for each in _read_by(plan, depth + 1)]
     if not above:
-        return brought
+        return cross_key_features
     by_rule: defaultdict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         by_rule[hit.version.rule.rule_id].append(hit)
@@ -77,14 +77,16 @@ def derived(
         logs = logs if read is None or read.met is None else read.met.judged_logs(logs)
         of = [(chunk, True) for chunk in _chunks(_scores(plan, by_rule[rule_id]))]
         if plan.met is None or f"{RULE}{rule_id}" in plan.met.plain:
-            told = _chunks(hit for hit in by_rule[rule_id] if not hit.very_late)
-            of += [(chunk, False) for chunk in told]
-            if not told:
+            chunks = _chunks(hit for hit in by_rule[rule_id] if not hit.very_late)
+            of += [(chunk, False) for chunk in chunks]
+            if not chunks:
                 quiet.setdefault(plan.stream, (plan, {}))[1].update(_stand(plan, f"{RULE}{rule_id}", logs))
         for chunk, scores in of:
             routed = _routed(plan, rule_id, chunk, logs, shards, lists, scores=scores)
-            parts += [(plan.level, part) for part in routed]
-    return parts + [(plan.level, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + brought
+            parts += [(plan.depth, part) for part in routed]
+    return (
+        parts + [(plan.depth, _clocks_alone(plan, stand, own)) for plan, stand in quiet.values()] + cross_key_features
+    )
 
 
 def _stand(plan: StreamPlan, source: str, clocks: Mapping[str, int]) -> dict[str, int]:
@@ -109,9 +111,9 @@ def _chunks(hits: Iterable[Hit]) -> list[list[Hit]]:
 
 
 def _scores(plan: StreamPlan, hits: Iterable[Hit]) -> Iterator[Hit]:
-    """``hits`` as risk scores of ``plan`` are of them: what takes one back is another, that takes its score off.
+    """``hits`` as inputs of the risk scores of ``plan``. A retraction is an input that subtracts the score.
 
-    Each stands where what brought it about does, for nothing before knew of it. An amended hit has the score it had;
+    Each has the position of its cause, since nothing before that position saw it. An amended hit has the score it had;
     one whose score is 0 adds nothing.
     """
     for hit in hits if plan.met is not None and plan.met.members else ():
@@ -127,12 +129,12 @@ def _scores(plan: StreamPlan, hits: Iterable[Hit]) -> Iterator[Hit]:
         yield replace(placed, adds=-1) if outcome == RETRACTED else placed
 
 
-def _read_by(plan: StreamPlan, level: int) -> Iterator[tuple[StreamPlan, str]]:
-    """The rules whose hits, which are records of ``level``, ``plan`` reads."""
-    levels = {plan.stream: plan.level} if plan.met is None else plan.met.levels
-    for source, mine in levels.items():
+def _read_by(plan: StreamPlan, depth: int) -> Iterator[tuple[StreamPlan, str]]:
+    """The rules whose hits, which are records of ``depth``, ``plan`` reads."""
+    depths = {plan.stream: plan.depth} if plan.met is None else plan.met.depths
+    for source, mine in depths.items():
         rule_id = rule_of(source)
-        if rule_id is not None and mine == level:
+        if rule_id is not None and mine == depth:
             yield plan, rule_id
 
 
@@ -161,8 +163,11 @@ def _routed(
     more: dict[str, Any] = {}
     if changes is not None:
         records, more = replace(records, marks=changes.marks), {"causes": changes.causes}
-    given = (records, chunk, shards, lists)
-    for part in route(plan, *given) if met is None else stream_join(plan, met, *given, scores=scores):
+    if met is None:
+        routed: Iterable[Part] = route(plan, records, chunk, shards, lists)
+    else:
+        routed = stream_join(plan, met, records, chunk, shards, lists, scores=scores)
+    for part in routed:
         stand = clocks
         if met is not None:
             name = part.meta["log"]
@@ -204,7 +209,7 @@ def records_of(
 
 
 def _score_id(hit: Hit) -> str:
-    """The id of its alert; of one that was taken back or reinstated that of the correction."""
+    """The id of its alert; for a retracted or reinstated hit that of the correction."""
     found = alert_id_of(hit)
     return found if hit.correction is None else correction_id(found, hit.correction.caused_by)
 
@@ -215,7 +220,7 @@ def _came(hit: Hit) -> str:
 
 
 def _times(hit: Hit) -> tuple[int, int]:
-    """Event time and ingest time: those of its record, or when it was known, where that is long after."""
+    """Event time and ingest time: those of its record, or for an absence the time at which it was known."""
     return (hit.event_ms, hit.ingest_ms) if hit.known_ms is None else (hit.known_ms, hit.known_ms)
 
 

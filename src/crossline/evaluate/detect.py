@@ -24,15 +24,15 @@ from crossline.plan.compile import StreamPlan
 
 @dataclass(slots=True)
 class State:
-    """The states of all shards, at each level of plans (see ``StreamPlan``), and how many chunks were seen."""
+    """The states of all shards, at each depth of plans (see ``StreamPlan``), and how many chunks were seen."""
 
     count: int
-    levels: dict[int, list[ShardState]] = field(default_factory=dict)
+    states_by_depth: dict[int, list[ShardState]] = field(default_factory=dict)
     sequence: int = 0
 
-    def shards(self, level: int) -> list[ShardState]:
-        """Those that judge plans of ``level``."""
-        return self.levels.setdefault(level, [ShardState() for _ in range(self.count)])
+    def shards(self, depth: int) -> list[ShardState]:
+        """Those that judge plans of ``depth``."""
+        return self.states_by_depth.setdefault(depth, [ShardState() for _ in range(self.count)])
 
 
 @dataclass(slots=True)
@@ -69,15 +69,23 @@ def detect(
     parts = list(entering(plans, batch, chunk, state.count, lists or {}))
     state.sequence += 1
     detection = Detection()
-    for level in range(1, max(each.level for each in plans) + 1):
-        here = [each for each in plans if each.level == level]
-        for number, shard in enumerate(state.shards(level)):
-            mine = [(p.meta, p.arrays) for at, p in parts if at == level and p.shard == number]
+    for depth in range(1, max(each.depth for each in plans) + 1):
+        here = [each for each in plans if each.depth == depth]
+        for number, shard in enumerate(state.shards(depth)):
+            mine = [(p.meta, p.arrays) for at, p in parts if at == depth and p.shard == number]
             output = judge(here, shard, mine, bounds or Bounds())
             detection.hits += output.hits
             detection.alerts += alerts_of(here, output.hits, detected_ms)
             detection.duplicates += output.duplicates
             detection.late += output.late
-            given = (shard.log_clock, state.count, lists or {}, output.feature_queries)
-            parts += derived(plans, level, output.read, *given, own=number)
+            parts += derived(
+                plans,
+                depth,
+                output.read,
+                clocks=shard.log_clock,
+                shards=state.count,
+                lists=lists or {},
+                feature_queries=output.feature_queries,
+                own=number,
+            )
     return detection, state

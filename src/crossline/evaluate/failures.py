@@ -49,6 +49,6 @@ def _rows(judged: JudgedRows, hits: Hits, line: Any, missed: Sequence[BoolRows])
     whole: I64 = np.arange(len(batch.clock_ms))
     if judged.store_plan.state_store.reevaluate:
         return whole
-    asked = np.flatnonzero(Judged(batch, slice(0, len(whole)), hits.duplicates.astype(np.uint8)).by(line))
+    judged_rows = np.flatnonzero(Judged(batch, slice(0, len(whole)), hits.duplicates.astype(np.uint8)).by(line))
     bad = np.concatenate(missed) if missed else np.zeros(0, np.bool_)
-    return asked[bad] if len(bad) == len(asked) else whole
+    return judged_rows[bad] if len(bad) == len(judged_rows) else whole

@@ -49,7 +49,7 @@ class FeatureRows:
     They are in the order in which they were judged. ``stream``: that of its plan. ``ids``: string array (of hits, see
     ``id_of_hit``). Record i stands at ``offsets[i]`` of ``chunks[chunk[i]]``, each (log, sequence, partition);
     ``place_ms``: as in ``Place``. ``reached_ms``: the highest ingest time that its log had reached. ``facts``: the
-    fields that were asked for, null where missing. All of int64[n] but ``chunk`` (int32[n]).
+    requested fields, null where missing. All of int64[n] but ``chunk`` (int32[n]).
 
     Of replayed records these are the changes: ``cause``, int32[n], is the number of the trigger of each
     among ``causes``, -1 where it is the record itself. None: of all it is.
@@ -142,7 +142,7 @@ def _causes(plan: StreamPlan, piece: ReplayedRows, rows: I64) -> tuple[list[Caus
     """The triggers of the features of ``rows``, and for each row the number of its own; -1: the record itself."""
     places = piece.rows.arrival
     if places is None:
-        raise ValueError("rows that are judged again have places")
+        raise ValueError("found replayed rows without places")
     numbers: dict[Cause, int] = {}
     found, replay = np.full(len(rows), -1, np.int32), piece.replay[rows]
     caused = np.array([each is not None for each in piece.causes], np.bool_)[replay]

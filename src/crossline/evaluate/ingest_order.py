@@ -4,9 +4,9 @@ Within a log the order is sequence, then row. Across logs it is ingest time, the
 ingest time of its own, a record's is the running maximum of event time over the whole log, so each chunk carries its
 own running maximum and the shard adds what came before it.
 
-Ingest times that senders give may go back within a log. Then a record's place among those of other logs is that of the
-highest its log had reached. It is taken over all records of the log (``reached_ms``), not over those that one shard or
-state store sees: where a record stands must not depend on how many shards there are.
+Ingest times from senders may decrease within a log. Then a record is placed among other logs by the highest ingest time
+of its log so far (``reached_ms``). It is the maximum over all records of the log, not over those that one shard or
+state store sees: the order must not depend on the number of shards.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def settled(part: WirePart, floors: Mapping[tuple[str, int], int]) -> WirePart:
             np.bitwise_xor.at(whole[name], (rows[come], bits[come] // 8), turned)
     if "from_ms" in arrays:
         true = (arrays["from_ms"] <= ingest_ms) & (ingest_ms < arrays["until_ms"])
-        whole = taken(whole, np.flatnonzero(true))
+        whole = take_rows(whole, np.flatnonzero(true))
     return meta, whole
 
 
@@ -86,7 +86,7 @@ def in_ingest_order(
 ) -> Arrays:
     """The rows of one state store, from all its chunks, in ingest order.
 
-    ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is asked for
+    ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is requested
     ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
     ``of_hits`` that are known later than their records came some stand before others of an earlier chunk.
     Of equal times logs come one after the other, but for merged ones.
@@ -119,7 +119,7 @@ def in_ingest_order(
         order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
     elif of_hits:
         order = [*order, whole["reached"]]
-    return taken(whole, np.lexsort(order)) if order else whole
+    return take_rows(whole, np.lexsort(order)) if order else whole
 
 
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets
@@ -150,7 +150,7 @@ def _concatenated(parts: Sequence[Arrays]) -> Arrays:
     return whole
 
 
-def taken(whole: Arrays, order: I64) -> Arrays:
+def take_rows(whole: Arrays, order: I64) -> Arrays:
     """Rows in another order; keys and texts that rows have by number stay where they are."""
     text = {f"{name}_{part}" for name in _ROW_TEXT for part in ("bytes", "offsets")}
     stays = {f"{name}_{part}" for name in _numbered(whole) for part in ("bytes", "offsets", "hash")}

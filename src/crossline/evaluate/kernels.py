@@ -1,9 +1,8 @@
-"""What judges the records of a store, as the shard sees it: the same few calls, whatever way of looking at the past.
+"""The interface of kernels, which judge the records of a state store.
 
-Windows of records (``state/windows``) are one way, windows of panes (``state/panes``) and patterns (``state/patterns``)
-others. One more is another class beside them and another line in ``KERNELS``; the kind of the state store's plan says
-which of them a state store needs. Around windows and patterns another may stand that judges again what a late record
-changes (``state/retraction``).
+There are kernels for windows of records (``state/windows``), windows of panes (``state/panes``) and patterns
+(``state/patterns``). A new kernel is a class and a line in ``KERNELS``. The kind of the state store's plan selects the
+kernel. ``state/retraction`` wraps the kernels of windows and patterns; it replays rows that a late record changes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from crossline.state.windows.store import KeySpaceState
 
 
 class Kernel(Protocol):
-    """The records that one state store of one shard keeps, and what its rules see in them.
+    """The state of one state store of one shard.
 
     ``duplicate_ms``: how far behind its own ingest time a record's first copy may be and still be known.
     """

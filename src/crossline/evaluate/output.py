@@ -51,7 +51,7 @@ class StreamClocks:
     """How far a stream has been read, in epoch ms.
 
     ``ingest_ms``: the highest ingest time. ``slowest_ms``: where the log stands that is furthest behind. ``event_ms``:
-    the highest event time in the batch, None where it brought no record.
+    the highest event time in the batch, None where it had no record.
     """
 
     ingest_ms: int
@@ -86,7 +86,7 @@ class ShardOutput:
     and why; ``unjudged``: which these are. ``missed``: by table, how many records it had no row for.
     ``feature_queries``: the feature rows of each program with a feature query; of one
     that saw none, nothing. ``suppressed``: where rules hold and raise no alert, where decisions are made, and
-    ``suppression_changes`` what of it a record brought about that is another. ``meter``: what measures it.
+    ``suppression_changes``: its changes that another record caused. ``meter``: what measures it.
     """
 
     hits: list[Hit] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """The log of some shards as the log of another number of them: the same records, each where its key is now judged.
 
-What a batch added is cut by key, never worked out again, so whoever loads the new log has what those had who loaded the
+A segment is split by key and never computed again, so a reader of the new log has the same state as a reader of the
 old one. What came of one old shard stays together: all records of a key come from one, in their order.
 """
 
@@ -26,7 +26,7 @@ Blob = tuple[Mapping[str, Any], wire.Arrays]
 
 
 def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]:
-    """What one batch added to some shards, as what it adds to each of ``shards`` others.
+    """Splits the segments of one batch by key, for ``shards`` new shards.
 
     ``kept_from``: the first batch that the new log has.
     """
@@ -65,7 +65,7 @@ def resharded(blobs: Sequence[Blob], shards: int, kept_from: int) -> list[bytes]
 
 
 def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
-    """What one batch added to all shards, as what it adds to a state that has the keys of all of them.
+    """Merges the segments of one batch from all shards into one, for a state that has all keys.
 
     A state store stands in it once for each shard that had records of it: it has to be loaded whole before time passes
     in it, which ``apply_delta`` does. For who only reads: nothing is cut, and nothing is copied.
@@ -95,7 +95,7 @@ def whole(blobs: Sequence[Blob]) -> tuple[dict[str, Any], wire.Arrays]:
 def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     """The parts of ``delta`` that are not empty, each with its shard."""
     if "said" in delta.more:
-        return _cut_said(delta, shards)
+        return _cut_decisions(delta, shards)
     batch, more = delta.batch, delta.more
     shard_of_row = _shards_of(batch.key_hash, shards)[batch.key_index]
     changed = np.zeros(0, np.int64)
@@ -118,7 +118,7 @@ def _cut(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     return found
 
 
-def _cut_said(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
+def _cut_decisions(delta: Delta, shards: int) -> list[tuple[int, Delta]]:
     """Records that were decided about, by their ids; copies, of which no id is known, in all shards."""
     body = orjson.loads(delta.more["said"].tobytes())
     of: list[int | None] = [
@@ -165,6 +165,6 @@ def _merged(clocks: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict
     return merged
 
 
-def _least(told: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    streams = {stream for each in told for stream in each}
-    return {stream: min(each[stream] for each in told) for stream in streams if all(stream in each for each in told)}
+def _least(marks: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    streams = {stream for each in marks for stream in each}
+    return {stream: min(each[stream] for each in marks) for stream in streams if all(stream in each for each in marks)}

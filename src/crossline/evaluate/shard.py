@@ -15,7 +15,7 @@ from crossline.evaluate.alerts.corrections import replayed_hits, with_triggers
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
-from crossline.evaluate.cross_key import TOLD, cross_key_figures
+from crossline.evaluate.cross_key import CROSS_KEY, cross_key_figures
 from crossline.evaluate.feature_rows import feature_rows_of, replayed_feature_rows
 from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, filters_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
@@ -59,7 +59,7 @@ class ShardState:
         return max(clocks.values()) - bounds.partition_lag_ms if clocks else None
 
     def passed_ms(self, stream: str, bounds: Bounds) -> int | None:
-        """The ingest time up to which records of ``stream`` are taken to have come: that of its slowest log.
+        """The ingest time up to which the records of ``stream`` are complete: that of its slowest log.
 
         One that is further behind the others than they may be is not waited for. None where nothing came yet.
         """
@@ -94,8 +94,8 @@ def judge(
         contexts.begin()
     follow(plans, state.log_clock)
     for plan in plans:
-        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != TOLD]
-        cross_key = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == TOLD]
+        mine = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] != CROSS_KEY]
+        cross_key = [p for p in parts if p[0]["stream"] == plan.stream and p[0]["state_store"] == CROSS_KEY]
         if mine or cross_key:
             _judge_stream(plan, state, mine, bounds, output, cross_key)
     forget_unplanned(plans, state)
@@ -146,10 +146,10 @@ def _judge_stream(
             if number == plan.accounting_store and len(rows["event_ms"]):
                 newest_ms = int(rows["event_ms"].max())
             given = _StoreInput(rows, mine, causes, len(logs), cross_key, bounds.decides)
-            known = _judge_store(plan, store_plan, state, given, output)
-            copies = known[1] if number == plan.copies else copies
+            judged, known = _judge_store(plan, store_plan, state, given, output)
+            copies = known if number == plan.copies else copies
             if number == plan.accounting_store:
-                _report(*known, copies, mine, output)
+                _report(judged, known, copies, mine, output)
         elif cross_key and store_plan.cross_key_inputs and store_plan.state_store.reevaluate and store.records:
             _judge_cross_key_changes(plan, store_plan, store, cross_key, output, len(logs), decides=bounds.decides)
         meter.state_store(store_plan.state_store.name)
@@ -236,9 +236,9 @@ def evict_before(state_store: StateStore, horizon_ms: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _StoreInput:
-    """The rows of a state store and their parts; ``causes``: of hits that may be taken back. ``logs``: of the stream.
+    """The rows of a state store and their parts; ``causes``: those of hits that may be retracted; ``logs``: its logs.
 
-    ``told``: the cross-key figures for them. ``decides``: as of ``Bounds``.
+    ``cross_key``: the cross-key figures for them. ``decides``: as of ``Bounds``.
     """
 
     rows: Arrays
@@ -285,7 +285,7 @@ def _judge_store(
         output.add_suppressed(*suppressions_of(judged, hits, found, last_alerts, given.causes, given.logs))
     if given.causes and not reevaluates:
         found = list(with_triggers(judged, hits, found, given.causes, given.logs))
-    output.hits += found if plan.level == 1 else once(found)
+    output.hits += found if plan.depth == 1 else once(found)
     if waits(store_plan) and not reevaluates:
         contexts = state.contexts.setdefault(store_plan.state_store.name, Contexts())
         output.hits += contexts.judge(judged, hits.without, hits.duplicates)
@@ -350,7 +350,7 @@ def _report(
     ``copies``: which rows what looks at the ingest clock knows again.
     """
     plan, batch = judged.plan, judged.batch
-    # A record that was hit is reported where it came in; what may be taken back has no such hits.
+    # A record that was hit is reported where it came in; a retraction plan has no such hits.
     if not plan.reports and not (plan.stateless and "stateless" in judged.rows):
         return
     duplicates = plan.lateness.duplicates(batch.ingest_ms, batch.lateness_ms, known, copies)

@@ -20,7 +20,7 @@ class ChunkRef:
 
     ``name``: what positions of its records say, the same for one file whatever it is called later. ``head`` and
     ``tail``: digests of the file's first bytes and of those before ``end``, by which it is known again; None where
-    nothing was noted. ``listed_ms``: when it was found to be there, None where that says nothing of its records.
+    nothing was noted. ``listed_ms``: when it was found to be there, None where that bounds no record's ingest time.
     ``packed``: bytes of a compressed file, to which ``tail`` belongs; start and end are then those of its text.
     ``fault``: why it is no archive that can be read; nothing of it can be, then. ``row_bytes``: of a piece of a table,
     what a row counts for: start and end are multiples of it, and ``packed`` is the size of the file.
@@ -81,7 +81,7 @@ class GeneratorChunks:
     """The generator's traffic: ``records`` records (None: without end), at ``rate_per_s`` or as fast as possible.
 
     Chunks are of ``chunk_records``, or what they were at the first start, which ``folder`` remembers: a chunk's
-    number says which records are in it, also after a restart on a larger machine. Paced traffic begins when
+    number determines its records, also after a restart on a larger machine. Paced traffic begins when
     the file READY stands beside ``folder``: when the pipeline has been through a first batch, without records. The
     times of its records are what its settings say, so no chunk notes when it was listed.
     """
@@ -104,9 +104,9 @@ class GeneratorChunks:
 
     def _begin(self, now_ms: int) -> int:
         self._start.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._start.with_suffix(".tmp")
-        aside.write_text(json.dumps({"started_ms": now_ms, "chunk_records": self._chunk}))
-        aside.replace(self._start)
+        temporary = self._start.with_suffix(".tmp")
+        temporary.write_text(json.dumps({"started_ms": now_ms, "chunk_records": self._chunk}))
+        temporary.replace(self._start)
         self._started_ms = now_ms
         return now_ms
 

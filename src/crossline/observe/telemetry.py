@@ -38,8 +38,8 @@ class Telemetry:
     def of(cls, config: PipelineConfig) -> Self:
         """Those that the pipeline and the environment ask for.
 
-        Raises UsageError where the pipeline asks for spans and what makes them is not installed, or where the place to
-        listen is taken; PermanentError where the key of the collector is not to be had.
+        Raises UsageError where the pipeline asks for spans and their library is not installed, or where the address to
+        listen on is in use; PermanentError where the key of the collector cannot be read.
         """
         spans, objectives = _spans(config), _objectives(config)
         more = None if objectives is None else ObjectiveCollector(config.name, objectives.recorder)

@@ -1,4 +1,4 @@
-"""From rule versions to a stream plan: which records go to which key spaces, and what is judged there."""
+"""Compiles rule versions to a stream plan: the key spaces of records, and their state stores."""
 
 from __future__ import annotations
 
@@ -83,17 +83,16 @@ class StreamPlan:
     """Everything that routing and the shards need for one stream.
 
     ``conditions``: canonical JSON -> compiled condition. ``accounting_store``: number of the state store that reports
-    duplicates and late records and judges the stateless rules. ``copies``: of the one that knows records again on the
-    ingest clock, which is that one or has its key; None where no rule is on that clock. ``programs``: by rule id and
-    version. ``tables``: those whose fields some rule reads.
+    duplicates and late records and judges the stateless rules. ``copies``: the number of the state store that finds
+    duplicates on the ingest clock; None where no rule is on that clock. ``programs``: by rule id and version.
+    ``tables``: those whose fields some rule reads.
 
-    Of the hits of a rule, ``base`` is the stream whose records were hit, and ``level`` one more than that of what the
+    Of the hits of a rule, ``base`` is the stream whose records were hit, and ``depth`` one more than that of what the
     rule reads (1: a stream). ``carried``: by rule, the fields that its hits carry, since other rules read them.
-    ``corrected``: whether its records may be retracted: hits of a rule that judges again.
-    ``met``: where records of several sources meet in it. ``order``: all streams, as records of one ingest time count
-    one after the other. ``mixed``: whether what may change its answers is of several of these. ``clock``: that of the
-    stream that its rules go by, in the place of event time; its records are reported in the stream's own plan, where
-    ``clocks`` say what rules on each of the others take.
+    ``corrected``: whether its records may be retracted (hits of a rule with ``reevaluate``). ``met``: the stream join;
+    None for one source. ``order``: the order of streams among records of one ingest time. ``mixed``: whether causes of
+    its corrections come from several streams. ``clock``: the time field that its rules use; None: event time. Its
+    records are reported in the stream's own plan, whose ``clocks`` have the bounds of the rules on each other clock.
     """
 
     stream: str
@@ -105,7 +104,7 @@ class StreamPlan:
     lateness: LatenessInForce
     programs: dict[tuple[str, int], Program]
     base: str
-    level: int = 1
+    depth: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     corrected: bool = False
     tables: tuple[str, ...] = ()
@@ -131,12 +130,12 @@ class StreamPlan:
     @property
     def of_hits(self) -> bool:
         """Whether its records are hits of a rule, and nothing else."""
-        return self.level > 1 and self.met is None
+        return self.depth > 1 and self.met is None
 
     @property
     def reports(self) -> bool:
         """Whether it is reported here which records came twice or late: where they come in, and only there."""
-        return self.level == 1 and self.met is None
+        return self.depth == 1 and self.met is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ class Origin:
     """
 
     base: str
-    level: int = 1
+    depth: int = 1
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     corrected_ms: int | None = None
     met: StreamJoin | None = None
@@ -166,7 +165,7 @@ class Origin:
     @property
     def plan_fields(self) -> dict[str, Any]:
         """The fields that the plan takes over unchanged."""
-        return {name: getattr(self, name) for name in ("base", "level", "carried", "met", "order", "mixed", "clock")}
+        return {name: getattr(self, name) for name in ("base", "depth", "carried", "met", "order", "mixed", "clock")}
 
 
 def compile_stream(
@@ -248,7 +247,7 @@ def _carried(of: Origin, programs: Iterable[tuple[RuleVersion, Program]]) -> dic
 
 
 def _stateless(version: RuleVersion, program: Program, of: Origin) -> Stateless:
-    scored = of.level == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
+    scored = of.depth == 1 and version.rule.rule_id in of.scored and program.judge_lateness_ms is None
     bounds = [ms for ms in (program.feed.allowed_lateness_ms, program.judge_lateness_ms) if ms is not None]
     return Stateless(
         version=version,
@@ -300,8 +299,8 @@ def _accounting_stores(
 ) -> tuple[int, int | None]:
     """The numbers of the stores that every record passes through: for accounting, and for copies on that clock.
 
-    The first that can, so that old state stores, which know the past, come before new ones; they are added to
-    ``drafts`` where there are none. Both are one where no rule is on event time. Homes that are neither go.
+    The first state store that fits is used, so old ones with history come before new ones. Missing ones are added to
+    ``drafts``. Both are the same store where no rule uses event time. Other dedup stores are removed.
     """
 
     def found(fits: Callable[[StateStore], bool], make: Callable[[int], StateStore]) -> Draft:
@@ -359,7 +358,7 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
 
 
 def _finish(draft: Draft, facts: tuple[str, ...]) -> StorePlan:
-    """``facts``: what goes along with every record of the plan."""
+    """``facts``: the fields that every record of the plan carries."""
     kernel = _kernel(draft)
     versions = tuple(tuple(draft.versions[line.rule_id, line.version]) for line in kernel.judging)
     return StorePlan(draft.state_store, kernel, versions, tuple(dict.fromkeys((*draft.facts, *facts))))

@@ -1,7 +1,7 @@
-"""All plans of a rule set: those of its streams, and those of hits that other rules read.
+"""Compiles all plans of a rule set: the plans of its streams and of its derived streams.
 
-A plan of hits is one level above that of what its rule reads, and is judged a stage later. The deepest are compiled
-first, for what they read of a hit is what the rule's own plan has to carry.
+The plan of a derived stream has the depth of its rule's input plus one, and is judged one stage later. The deepest
+plans are compiled first, because they determine the fields that hits carry.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def compile_all(
     probing: int = 0,
     holding: bool = False,
 ) -> dict[str, StreamPlan]:
-    """The plans by name, of streams first, then of hits by their level.
+    """The plans by name, of streams first, then of hits by their depth.
 
     Hits without a reader have none, nor have those of a rule that is not there; a rule whose fields the hits have no
-    more is left out. ``probing``: rules that look back and are judged at this level alert at every record that they
-    have a figure at, or that takes a step; no level above it is judged (0: none). ``holding``: there are decisions that
+    more is left out. ``probing``: rules that look back and are judged at this depth alert at every record that they
+    have a figure at, or that takes a step; no depth above it is judged (0: none). ``holding``: there are decisions that
     alerts may hold.
     """
     sources = sources_of(rules, streams)
@@ -51,7 +51,7 @@ def compile_all(
     rules = RuleSet((*(v for v in rules.versions if _is_stream(v.rule.reading) or _fits(v, sources)), *holds))
     readings = (each for v in rules.versions for each in (v.rule.reading, *v.rule.reading.cross_key))
     read = {each.name: each for each in readings if not _is_stream(each)}
-    there = {name: level for name, each in read.items() if (level := sources.level_of(each)) <= (probing or level)}
+    there = {name: depth for name, each in read.items() if (depth := sources.depth_of(each)) <= (probing or depth)}
     way = sorted(there, key=there.__getitem__, reverse=True)
     carried: dict[str, dict[str, None]] = {}
     scored: set[str] = set()
@@ -70,7 +70,7 @@ def compile_all(
         origin = _origin(name, reading, rules, sources, defaults, bases)
         corrected_ms = _corrected_by(reading, corrected)
         again = corrected_ms is not None and not reading.judged_once
-        change = _change(rules, reading, probing=origin.level == probing, again=again)
+        change = _change(rules, reading, probing=origin.depth == probing, again=again)
         if origin.met is not None:
             scored |= {each.removeprefix(RULE) for each in chain(*origin.met.members.values())}
         origin = replace(
@@ -85,11 +85,11 @@ def compile_all(
         mode = defaults if on.clock is None else replace(defaults, time_mode="event_time")
         spec = sources.of_reading(reading)
         plan = plans[name] = compile_stream(on.rules, name, spec, mode, layout, change=change, of=origin)
-        for rule_id, fields in _asked(plan, reading).items():
+        for rule_id, fields in _requested_fields(plan, reading).items():
             carried.setdefault(rule_id, {}).update(dict.fromkeys(fields))
     plans = {name: _with_tables(plan, plans.values()) for name, plan in plans.items()}
     _assign_clocks(plans, clocked.values(), defaults)
-    return dict(sorted(plans.items(), key=lambda each: each[1].level))
+    return dict(sorted(plans.items(), key=lambda each: each[1].depth))
 
 
 def _origin(
@@ -104,7 +104,7 @@ def _origin(
     joined = [v for v in rules.versions if not v.rule.reading.single and name in v.rule.reading.judged]
     return Origin(
         base=sources.base(reading.judged[0]),
-        level=sources.level_of(reading),
+        depth=sources.depth_of(reading),
         met=None if reading.single else _stream_join(reading, sources),
         beside=[v for v in joined if not is_hold(v.rule)],  # what is late is as without them
         mixed=len(_bases(reading, sources, bases)) > 1,
@@ -116,7 +116,7 @@ def _assign_clocks(plans: dict[str, StreamPlan], clocked: Iterable[_OnClock], de
     """Give the plans of streams the lateness of the rules on each of their other clocks."""
     for on in clocked:
         if on.clock is not None:
-            known = {**plans[on.stream].clocks, on.clock: _taken_on(on, defaults)}
+            known = {**plans[on.stream].clocks, on.clock: _lateness_on(on, defaults)}
             plans[on.stream] = replace(plans[on.stream], clocks=known)
 
 
@@ -138,7 +138,10 @@ def _clocked(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> dict[str, _On
             clock = clock_of(rule.timestamp_field, streams[rule.reading.name])
             if clock is not None:
                 found.setdefault((rule.reading.name, clock), []).append(version)
-    return {plan_name(*each): _OnClock(*each, RuleSet(tuple(mine))) for each, mine in sorted(found.items())}
+    return {
+        plan_name(stream, clock): _OnClock(stream, clock, RuleSet(tuple(mine)))
+        for (stream, clock), mine in sorted(found.items())
+    }
 
 
 def _mode_of(rule: Rule, streams: Mapping[str, StreamSpec], defaults: Defaults) -> Defaults:
@@ -148,7 +151,7 @@ def _mode_of(rule: Rule, streams: Mapping[str, StreamSpec], defaults: Defaults) 
     return replace(defaults, time_mode="event_time") if on_clock else defaults
 
 
-def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
+def _lateness_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
     """What rules of a clock take by it; where none is in force, whatever comes."""
     mode = replace(defaults, time_mode="event_time")
     feeds = [(version, version.rule.feed(mode)) for version in on.rules.versions]
@@ -158,10 +161,10 @@ def _taken_on(on: _OnClock, defaults: Defaults) -> LatenessInForce:
 def _corrected(rules: RuleSet, sources: Sources, defaults: Defaults) -> dict[str, int]:
     """The rules whose hits may be retracted, and how late a record may be that retracts them.
 
-    Those are the rules that judge again, and those that read their hits; no rule of risk scores.
+    These are the rules with ``reevaluate`` and the rules that read their hits, without risk scores.
     """
     found: dict[str, int] = {}
-    for rule_id, head in sorted(sources.heads.items(), key=lambda each: sources.level_of(each[1].reading)):
+    for rule_id, head in sorted(sources.heads.items(), key=lambda each: sources.depth_of(each[1].reading)):
         mine = [version.rule for version in rules.versions if version.rule.rule_id == rule_id]
         below = _corrected_by(head.reading, found)
         again = below is not None or any(rule.judges_again for rule in mine)
@@ -256,16 +259,16 @@ def _stream_join(reading: Reading, sources: Sources) -> StreamJoin:
     return StreamJoin(
         reading,
         {source: sources[source] for source in of},
-        {source: sources.level(source) for source in of},
+        {source: sources.depth(source) for source in of},
         {source: sources.base(source) for source in of},
         members,
     )
 
 
-def _asked(plan: StreamPlan, reading: Reading) -> dict[str, list[str]]:
+def _requested_fields(plan: StreamPlan, reading: Reading) -> dict[str, list[str]]:
     """By rule whose hits ``plan`` reads, the fields of these, beside what every hit has."""
     found: dict[str, list[str]] = {}
-    for source in reading.sources if plan.met is None else plan.met.levels:
+    for source in reading.sources if plan.met is None else plan.met.depths:
         rule_id = rule_of(source)
         if rule_id is not None:
             read = columns_from(plan, source)
@@ -303,12 +306,12 @@ def _fits(version: RuleVersion, sources: Sources) -> bool:
 
 
 def sources_of(rules: RuleSet, streams: Mapping[str, StreamSpec]) -> Sources:
-    """What the rules of a set may read: of several versions of a rule, the last says what its hits are."""
+    """What the rules of a set may read: of several versions of a rule, the last defines its hits."""
     return Sources(streams, rules.heads, any_key=True)
 
 
 def reads(plan: StreamPlan) -> tuple[str, ...]:
-    """The fields of its records that are read by what is judged on it, and by those that read its hits."""
+    """The fields of its records that its own rules read, and the rules that read its hits."""
     found = [plan.spec.id] if plan.met is None else []
     for each in plan.state_stores:
         found += [
@@ -331,7 +334,7 @@ def known_later(plans: Iterable[StreamPlan]) -> set[str]:
     """
     found: set[str] = set()
     begins: set[str] = set()
-    for plan in sorted(plans, key=lambda each: each.level):
+    for plan in sorted(plans, key=lambda each: each.depth):
         # What is known later may be part of a risk score, which is that of then.
         sources = [plan.stream] if plan.met is None else [*plan.met.plain, *_cross_key_inputs(plan.met)]
         rests = any(rule_of(source) in found | begins for source in sources)

@@ -1,8 +1,8 @@
-"""What rules cost: processor time by what it went to, and which rule of those that share something how much of it.
+"""The cost of rules: processor time by component, and the share of each rule in shared components.
 
-Rules share what is judged: conditions, state stores, figures. So what can be measured without a clock reading for each
-record is the time of a state store, of a stream's conditions, and of all hits. ``Sharing`` divides it by a rule that is
-stated: see ``docs/operations.md``.
+Rules share conditions, state stores and figures. Without a clock reading for each record, only the time of a state
+store, of a stream's conditions and of all hits can be measured. ``Sharing`` divides it; ``docs/operations.md`` defines
+how.
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class LatenessInForce:
-    """What the rules in force at an ingest time leave unjudged, and what they take: from ``from_ms[i]`` on the i-th.
+    """The bounds of lateness of the rules in force, by ingest time: the i-th holds from ``from_ms[i]`` on.
 
-    ``late_after_ms``: lateness past which some rule leaves a record unjudged; none where all are on the ingest clock.
-    ``allowed_ms``: past which every rule on event time does; the pipeline's own bound where none is.
-    ``on_ingest``: whether some rule is on the ingest clock, where nothing is late. ``widest_ms``: the greatest lateness
-    that any rule on event time takes at any time; None: there are but others.
+    ``late_after_ms``: the least allowed lateness of a rule; none where all rules use the ingest clock. ``allowed_ms``:
+    the greatest one of a rule on event time; without such rules the pipeline's own. ``on_ingest``: whether a rule uses
+    the ingest clock, on which nothing is late. ``widest_ms``: the greatest allowed lateness at any time; None where no
+    rule uses event time.
     """
 
     from_ms: tuple[int, ...]
@@ -41,10 +41,10 @@ class LatenessInForce:
         return np.array(self.late_after_ms)[place], np.array(self.allowed_ms)[place]
 
     def duplicates(self, ingest_ms: I64, lateness_ms: I64, known: Marks, copies: Marks | None) -> Marks:
-        """Which records are reported as duplicates, of those whose ids came before.
+        """The records to report as duplicates.
 
-        ``known``: by the accounting store, which has forgotten the first one or not where one comes past what every
-        rule on event time takes. ``copies``: by what knows records on the ingest clock, None where no rule is on it.
+        ``known``: duplicates for the accounting store. It may have forgotten the first record where the second is later
+        than any rule allows. ``copies``: duplicates on the ingest clock; None where no rule is on it.
         """
         place = self._place(ingest_ms)
         on_event = np.array(self.late_after_ms)[place] != FOREVER_MS
@@ -75,5 +75,11 @@ def lateness_of(judged: Sequence[tuple[RuleVersion, Feed]], defaults: Defaults) 
             spans.append((edge, *found))
     starts, late_after, widest, clocks = zip(*spans, strict=True)
     timely = any(ms is not None for _, _, ms in bounds) or not bounds
-    taken = [ms for late_ms, ms in zip(late_after, widest, strict=True) if late_ms != FOREVER_MS]
-    return LatenessInForce(starts, late_after, widest, clocks, max(taken) if timely else None)
+    spans_ms = [ms for late_ms, ms in zip(late_after, widest, strict=True) if late_ms != FOREVER_MS]
+    return LatenessInForce(
+        from_ms=starts,
+        late_after_ms=late_after,
+        allowed_ms=widest,
+        on_ingest=clocks,
+        widest_ms=max(spans_ms) if timely else None,
+    )

@@ -1,7 +1,7 @@
 """The compiled form of rules about the order of records: sequences and absences over the filters of a key space.
 
-A predicate is one rule version's *sequence* (which records follow each other) or *absence* (which record does not
-come). The rest is as in ``spaces``: filters select the records of the key space.
+A predicate is one rule version's *sequence* (records that follow each other) or *absence* (an expected record that does
+not come). The rest is as in ``spaces``: filters select the records of the key space.
 """
 
 from __future__ import annotations

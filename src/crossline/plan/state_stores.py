@@ -1,4 +1,4 @@
-"""State stores: what the stores of a key space keep, and which of them serves which rule.
+"""State stores: the columns and retention of a key space, and the state store of each rule.
 
 A *state store* keeps columns, filters and a retention of one key space. Rules share a state store. A later rule that
 needs a column, a filter or a longer retention that no state store of its key space has gets a new state store, so that
@@ -37,7 +37,7 @@ class FilterSpec:
     """Which records enter a window.
 
     ``condition`` (canonical JSON, '' for none), a column that must be present, a bound on lateness (None: no bound).
-    ``key_fields``: of the key that they enter under, where those are not the state store's.
+    ``key_fields``: the key of the records, if it is not that of the state store.
     """
 
     condition: str
@@ -51,13 +51,13 @@ RETIRED = FilterSpec("retired", None, None)
 
 @dataclass(frozen=True, slots=True)
 class StateStore:
-    """What one store keeps of one key space. ``name`` is never used again for another state store.
+    """The contents of one state store. ``name`` is never used again for another state store.
 
     ``retention_ms``: how far back from a record its windows reach. ``lateness_ms``: how far behind ingest time the
-    clock of a record that enters may be (0 on the ingest clock). ``home``: kept for no window, but to know each
-    record of the stream again. ``resolution_ms``: it keeps panes of this length, of which each has ``parts``, and as
+    clock of a record that enters may be (0 on the ingest clock). ``home``: a dedup store: it has no window and detects
+    duplicates of the stream. ``resolution_ms``: it keeps panes of this length, of which each has ``parts``, and as
     records what may still come late and the last ``fresh_ms``; 0: all as records. ``ordered``: kept for patterns, not
-    for windows. ``waits``: for absences. ``reevaluate``: its records are judged again where one comes late.
+    for windows. ``waits``: for absences. ``reevaluate``: a late record triggers a replay of its records.
     """
 
     name: str
@@ -149,10 +149,10 @@ _T = TypeVar("_T")
 def assign(
     stream: str, spec: StreamSpec, windowed: Sequence[Programmed], layout: Layout, defaults: Defaults
 ) -> list[tuple[Draft, list[Programmed]]]:
-    """Each rule that looks back to the first state store that can serve it, old stores first; each with what it serves.
+    """Assigns each rule with windows to the first state store that can serve it, old stores first.
 
-    What is left of a key space goes to one new state store, on the ingest clock to one for each span that is
-    remembered. Old state stores that serve none stay, with nothing, for the caller to drop.
+    The remaining rules of a key space share one new state store; on the ingest clock, one for each retention of ids.
+    Old state stores without rules stay in the result, for the caller to drop.
     """
     served: list[tuple[Draft, list[Programmed]]] = [(Draft(state_store), []) for state_store in layout.of(stream)]
     fresh: dict[tuple[Any, ...], list[Programmed]] = {}
@@ -221,7 +221,7 @@ def copies_state_store(stream: str, fields: tuple[str, ...], number: int, known_
 
 
 def copies_known_ms(tables: Iterable[Program], defaults: Defaults) -> int:
-    """How long a record is known on the ingest clock for rules that keep nothing, and for what tells of duplicates.
+    """How long a record is known on the ingest clock for rules that keep nothing, and for the detection of duplicates.
 
     Of ``tables`` of figures every row is reported, so that no copy may be new there which one of these knows.
     """
@@ -233,9 +233,9 @@ def copies_known_ms(tables: Iterable[Program], defaults: Defaults) -> int:
 def kept_of(program: Program, defaults: Defaults) -> int:
     """How long a store keeps a record for this program.
 
-    On event time a record that comes again has the clock that it had, so that it finds the first one or is too late.
-    On the ingest clock each copy has a clock of its own: how long ids are known is the window or cooldown and the
-    pipeline's allowed lateness, rounded up to a power of two seconds, so that rules of nearly the same need share.
+    On event time a duplicate has the clock of the first record, so it is found, or is too late itself. On the ingest
+    clock each copy has a clock of its own: how long ids are known is the window or cooldown and the pipeline's allowed
+    lateness, rounded up to a power of two seconds, so that rules of nearly the same need share.
     """
     if program.feed.time_mode == "event_time" or program.resolution_ms:
         return program.reach_ms
@@ -329,7 +329,7 @@ def _serves(state_store: StateStore, program: Program, spec: StreamSpec, default
 
 
 def _kind(program: Program) -> tuple[bool, bool, bool]:
-    """Whether its state store is kept for patterns, whether for absences, and whether to judge again."""
+    """Whether its state store serves patterns, absences, and replays."""
     return program.kind == "sequence", program.kind == "absence", program.reevaluate
 
 

@@ -21,7 +21,7 @@ from crossline.basics.values import Columns, Records
 from crossline.programs.program import Feed, Figure, Program
 
 _TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
-MERGED = "hold"  # in the place of the level, of logs that are merged
+MERGED = "hold"  # in the place of the depth, of logs that are merged
 _BETWEEN = "\x1e"
 _OF = "\x1d"
 _MEMBER = "\x1c"
@@ -34,7 +34,7 @@ def arrow_type(spec: FieldSpec) -> pa.DataType:
 
 
 def joined_log(stream: str, log: str, base: str) -> str:
-    """What a ``log`` of ``stream`` is called among hits that are of stream ``base``, where they are of one alone."""
+    """The name of a ``log`` of ``stream`` in a derived stream of stream ``base``."""
     return log if stream == base else f"{stream}{_OF}{log}"
 
 
@@ -68,15 +68,15 @@ def merged_log(log: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamJoin:
-    """What meets in a plan: by source its records' ``specs``, the ``levels`` that they are of, the ``bases`` of them.
+    """What meets in a plan: by source its records' ``specs``, the ``depths`` that they are of, the ``bases`` of them.
 
-    ``levels``: 1 for a stream, and for hits one more than where they are judged. ``bases``: see ``StreamPlan``.
+    ``depths``: 1 for a stream, and for hits one more than where they are judged. ``bases``: see ``StreamPlan``.
     ``members``: of what is the hits of several rules, those of each, which are sources by themselves.
     """
 
     reading: Reading
     specs: Mapping[str, StreamSpec]
-    levels: Mapping[str, int]
+    depths: Mapping[str, int]
     bases: Mapping[str, str]
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -116,7 +116,7 @@ class StreamJoin:
         called = f"{name}{_MEMBER}{source}" if among else name
         if self.reading.holds:
             return f"{MERGED}{'1' if side_input is None else '2'}{called}{_BETWEEN}{log}"
-        return f"{self.levels[source]:04d}{'1' if side_input is None else '0'}{called}{_BETWEEN}{log}"
+        return f"{self.depths[source]:04d}{'1' if side_input is None else '0'}{called}{_BETWEEN}{log}"
 
     def part_of(self, log: str) -> str:
         """What the logs of its part are called alike; sorted, parts are in the order of their ``log``s."""
@@ -223,12 +223,12 @@ def wide_records(
     rows = len(of)
 
     def column(number: int) -> pa.Array:
-        asked = order[number]
-        if asked == SOURCE:
+        column = order[number]
+        if column == SOURCE:
             return pa.repeat(pa.scalar(name, pa.string()), rows)
-        if asked in columns:
-            return of.fields[columns[asked]]
-        return pa.nulls(rows, arrow_type(wide.columns[asked]))
+        if column in columns:
+            return of.fields[columns[column]]
+        return pa.nulls(rows, arrow_type(wide.columns[column]))
 
     order = tuple(dict.fromkeys((SOURCE, *names)))
     return replace(of, stream=plan, ids=row_ids(name, of.ids), fields=Columns(order, column))

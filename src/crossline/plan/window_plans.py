@@ -124,7 +124,7 @@ def _named(draft: Draft, program: Program, names: Sequence[str], spec: StreamSpe
 def feature_query_of(
     draft: Draft, version: RuleVersion, program: Program, verdict: FeatureQuery, spec: StreamSpec
 ) -> FeatureQueryPlan:
-    """The figures that a feature query computes, and the fields that go along."""
+    """The figures that a feature query computes, and the fields that its rows carry."""
     draft.facts |= dict.fromkeys(verdict.facts)
     return FeatureQueryPlan(
         rule_id=version.rule.rule_id,

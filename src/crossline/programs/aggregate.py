@@ -1,8 +1,8 @@
-"""What an aggregate declares of itself: each stands in one file of ``aggregates``, and all else reads it there.
+"""The declaration of an aggregate. Each aggregate is one file of ``aggregates``; all other code reads its declaration.
 
-Windows, panes, formulas, the fields of rules, their reference, sentences, lint's ranges and the generators of tests
-know no aggregate by name. What kernels do for several of them (sums, pointers, links, sketches) is named here, and
-stands once, in ``state/windows`` and ``state/panes``.
+Windows, panes, formulas, rule fields, the reference, sentences, lint and the test generators know no aggregate by name.
+Shared parts of kernels (sums, pointers, links, sketches) are named here and implemented once, in ``state/windows`` and
+``state/panes``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_RANK = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A window as a naive twin sees it: its records by clock, ties by ingest order.
+    """The input of a twin: the records of a window by clock, ties by ingest order.
 
     ``now_ms``: the clock of the record that is judged. ``clocks_ms``, ``values`` (of the field; where there is none, 1
     each) and ``meets`` (of a streak, whether the record meets its conditions) have one item a record. ``real``: the
@@ -43,11 +43,11 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedRecord:
-    """What lint knows of a figure at a record that is judged.
+class BoundsRequest:
+    """The input of ``Aggregate.bounds``: what lint knows of a figure at a judged record.
 
-    ``own``: 1 where the record is one of those that it is of, whatever fields it has, else 0. ``delay_ms`` and
-    ``reach_ms``: of its window. ``kind``: of its field's values, which lie from ``low`` to ``high``; None: not known.
+    ``own``: 1 where the judged record itself is always in the window, else 0. ``delay_ms`` and ``reach_ms``: of its
+    window. ``kind``: the kind of the aggregated field; None: not known. Its values lie from ``low`` to ``high``.
     """
 
     own: int
@@ -73,7 +73,7 @@ class Bounds:
     high: float = math.inf
 
 
-def unbounded(asked: SubmittedRecord) -> Bounds:  # noqa: ARG001 - whatever is asked
+def unbounded(request: BoundsRequest) -> Bounds:  # noqa: ARG001 - no bound, whatever the request
     """Any number, or none."""
     return Bounds()
 
@@ -123,7 +123,7 @@ class Aggregate:
         bounds: What it may be, for lint.
         value: How compiled code reads it of what is kept (see ``tools``); None: it is the number of records.
         window: What windows keep for it, at most two of ``windows/program.py``: as a record comes into the window it is
-            added, and taken off as it leaves; None: it is defined on panes alone.
+            added, and subtracted as it leaves; None: it is defined on panes alone.
         pane: What panes keep for it, at most two of ``panes/program.py``, which also merge; None: it is defined on
             windows of records alone.
         limits: Why it is not defined on the other.
@@ -149,7 +149,7 @@ class Aggregate:
     takes: Takes = "numbers"
     gives: Gives = "number"
     least: int = 0
-    bounds: Callable[[SubmittedRecord], Bounds] = unbounded
+    bounds: Callable[[BoundsRequest], Bounds] = unbounded
     window: tuple[str, ...] | None = ()
     pane: tuple[str, ...] | None = ()
     limits: str = ""

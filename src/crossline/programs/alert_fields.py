@@ -21,7 +21,7 @@ class CarriedRecord:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that have to go along with rows."""
+        """The fields that rows have to carry."""
         return tuple(name for name, _ in self.fields if name != self.id)
 
 
@@ -32,17 +32,17 @@ class _Asks(Protocol):
     def record(self) -> RecordAsked | None: ...
 
 
-def record_findings(asked: RecordAsked | None, spec: StreamSpec, stream: str) -> Iterator[Finding]:
+def record_findings(requested: RecordAsked | None, spec: StreamSpec, stream: str) -> Iterator[Finding]:
     """Fields that records of ``stream`` do not have."""
-    for name in asked if isinstance(asked, tuple) else ():
+    for name in requested if isinstance(requested, tuple) else ():
         finding = None if list(_within(name, _own(spec))) else check_field(name, dict(_own(spec)), stream, ("record",))
         if finding is not None:
             yield finding
 
 
-def default_findings(asked: RecordAsked, streams: Mapping[str, StreamSpec]) -> Iterator[Finding]:
+def default_findings(requested: RecordAsked, streams: Mapping[str, StreamSpec]) -> Iterator[Finding]:
     """Fields that a pipeline asks for, and none of its streams has."""
-    for name in asked if isinstance(asked, tuple) else ():
+    for name in requested if isinstance(requested, tuple) else ():
         if not any(list(_within(name, _own(spec))) for spec in streams.values()):
             columns = {field for spec in streams.values() for field, _ in _own(spec)}
             yield Finding(("defaults", "record"), shown(name), "a field of one of the streams", nearest(name, columns))
@@ -53,13 +53,13 @@ def carried_record(rule: _Asks, spec: StreamSpec, defaults: _Asks) -> CarriedRec
 
     Of fields that the pipeline asks for, those that the records have.
     """
-    asked = rule.record if rule.record is not None else defaults.record
-    if asked is None or asked == "none":
+    requested = rule.record if rule.record is not None else defaults.record
+    if requested is None or requested == "none":
         return None
     own = dict(_own(spec))
-    if not isinstance(asked, tuple):
+    if not isinstance(requested, tuple):
         return CarriedRecord(tuple(own.items()), spec.id)
-    names = dict.fromkeys(field for name in asked for field in _within(name, own.items()))
+    names = dict.fromkeys(field for name in requested for field in _within(name, own.items()))
     return CarriedRecord(tuple((name, own[name]) for name in names), spec.id) if names else None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from crossline.programs.aggregate import Bounds, Scanned, SubmittedRecord
+from crossline.programs.aggregate import Bounds, BoundsRequest, Scanned
 
 _SLACK = 1e-12  # of a value that is rounded more than once
 MILLIONTHS = 1_000_000
@@ -39,14 +39,14 @@ def loose(low: float, high: float) -> tuple[float, float]:
     return low - _SLACK * abs(low), high + _SLACK * abs(high)
 
 
-def bounds_of_one(asked: SubmittedRecord) -> Bounds:
+def bounds_of_one(request: BoundsRequest) -> Bounds:
     """Of what is one of the field's values."""
-    if asked.kind is None:
+    if request.kind is None:
         return Bounds()
-    return Bounds(asked.kind, not asked.own, asked.low, asked.high)
+    return Bounds(request.kind, not request.own, request.low, request.high)
 
 
 def ranked(window: Scanned) -> Any:
-    """The least value that as large a part of all as the rank says does not exceed."""
+    """The nearest-rank quantile: the least value such that the share ``rank`` of all values is at most it."""
     place = math.ceil(Fraction(round(window.rank * MILLIONTHS), MILLIONTHS) * len(window.values))
     return sorted(window.values)[place - 1]

@@ -1,4 +1,4 @@
-"""What makes a record a hit: the predicates of programs, and what each is asked, so that nobody asks for its class."""
+"""The predicates of programs, and the methods that each has, so that no caller checks for its class."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Predicate(OfKind):
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """The records that it is about, besides those that are judged and those of figures."""
+        """Further feeds, besides the judged feed and those of figures."""
         return ()
 
     @property
@@ -95,13 +95,13 @@ class Predicate(OfKind):
         return self
 
     def probing(self) -> Self:
-        """One that holds at every record that has its figures, or takes one of its steps."""
+        """A predicate that holds at every record that has its figures, or matches one of its steps."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What a model says of ``features``: formulas of figures and fields, in the order of the scorer's names.
+    """The score of a model on ``features``: formulas of figures and fields, in the order of the scorer's names.
 
     The verdict's formulas know it as ``SCORE``.
     """
@@ -136,7 +136,7 @@ class FormulaPredicate(Predicate):
             formulas = (*formulas, *self.scored.features)
         names = dict.fromkeys(name for each in formulas for name in each.names)
         read = tuple(name for name in names if self.scored is None or name != SCORE)
-        object.__setattr__(self, "read", read)  # asked for at every hit
+        object.__setattr__(self, "read", read)  # read at every hit
 
     @property
     def figure_names(self) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ class FormulaPredicate(Predicate):
         return self.names
 
     def probing(self) -> Self:
-        """Beside what always holds stands what is asked for: its figures and fields are in the evidence."""
+        """Outputs and predicate together: the figures and fields of both are in the evidence."""
         return replace(self, when=Formula(self.when.text, Join("or", (self.when.root, ALWAYS.root))))
 
     @property
@@ -282,7 +282,7 @@ class AbsencePredicate(Predicate):
 class FeatureQuery(Predicate):
     """No verdict: feature rows with the figures, by their ``names``, of each judged record. There are no hits.
 
-    ``facts``: fields of the record that go along.
+    ``facts``: fields that the record carries.
     """
 
     kind: ClassVar[Kind] = "query"

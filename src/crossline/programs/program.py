@@ -1,8 +1,8 @@
-"""What a rule becomes: feeds, figures over them, a verdict, and how it emits. Of its type no more is known.
+"""The program of a rule: feeds, figures over them, a verdict, and the emission. It does not depend on the rule's type.
 
-A *feed* says which records count and under which key. A *figure* is an aggregate over a window of a feed. The *verdict*
-says when the figures make the record a hit, or which records must have come before it, one after the other. A rule type
-is a front-end that writes these four; what compiles, judges and tells of hits reads them, and knows no type.
+A *feed* selects the records that count, and their key. A *figure* is an aggregate over a window of a feed. The
+*verdict* decides when the figures make the record a hit, or which records must have come before it in sequence. A rule
+type is a front-end that writes these four; the compiler, the kernels and the alerts read them and know no type.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Evidence:
     """What an alert shows: ``fields`` of its record, and the records of the window where it ``lists`` them.
 
     ``notes``: what stands in every alert of the rule, by name. ``context``: where the first figure's records are the
-    context of the record, what is said of it, each with the figure that says it; ``parts``: what of both is shown.
+    context of the record, its notes, each with the figure behind it; ``parts``: what of both is shown.
     ``hits``: the alerts that it rests on are what it is of.
     """
 
@@ -82,11 +82,11 @@ class Program(OfKind):
     """One rule, resolved against its stream and the pipeline's defaults.
 
     ``feed``: the records that are judged; those later than ``judge_lateness_ms`` are not (None: no such bound).
-    ``figures`` are none, and ``verdict`` is None, where the record alone decides: each that enters is a hit. There are
-    none either where the verdict is of the order of records. ``entity``: of such a program the fields of the key of its
-    alerts, where the record has them all. ``record``: what alerts carry of it. ``cross_key``: figures of other keys,
-    which a formula names as it does fields. ``reevaluate``: records are judged again where one comes late that may
-    change the answer.
+    ``figures`` are empty and ``verdict`` is None where the record alone decides: each record of the feed is a hit.
+    ``figures`` are also empty for sequences and absences. ``entity``: for a program without a verdict, the key fields
+    of its alerts, where the record has them all. ``record``: what alerts carry of it. ``cross_key``: figures of other
+    keys, which a formula names as it does fields. ``reevaluate``: a late record triggers a replay of the records whose
+    result it may change.
     """
 
     feed: Feed
@@ -144,7 +144,7 @@ class Program(OfKind):
     def reach_ms(self) -> int:
         """How far back from a record its windows, the records before it and the cooldown reach.
 
-        Of an absence: how far back a record lies that a hit of now is at, or that held such a one back.
+        For an absence: how far back the record of a current hit lies, or a record whose cooldown suppresses it.
         """
         if self.absence is not None:
             return self.absence.within_ms + self.emission.cooldown_ms

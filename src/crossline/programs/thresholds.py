@@ -1,4 +1,4 @@
-"""The one line that a rule draws, where it draws one: what a threshold is suggested for."""
+"""The single threshold of a rule, if it has one. Suggestions of thresholds work on it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from crossline.programs.kinds import Operator
 
 @dataclass(frozen=True, slots=True)
 class ThresholdLine:
-    """A line: what is held against ``threshold``, as a person names it, and where the number stands in the rule.
+    """A comparison with ``threshold``: the name of the compared value, and the path of the number in the rule.
 
-    ``field``: the field of the record that is held against it, where that is no figure: it is in an alert's evidence.
-    ``value``: what is held against it, of what the rule's formula reads; None: an alert's value.
+    ``field``: the compared field of the record; None for a figure. It is in an alert's evidence. ``value``: the
+    compared formula; None: an alert's value.
     """
 
     named: str

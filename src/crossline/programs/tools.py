@@ -1,8 +1,8 @@
-"""What the kernels of windows and of panes give an aggregate to read its value with, in compiled code.
+"""The functions by which an aggregate computes its value in compiled code, for windows and for panes.
 
-An aggregate's ``value`` is called with these, once for fields of integers and once for those of floats, and returns a
-function that numba compiles: it takes what all of these take, and puts the value with one of the first three. What it
-uses of the tools it must bind to names of its own first, since compiled code knows functions, and no objects:
+An aggregate's ``value`` is called with these tools, once for fields of integers and once for floats. It returns a
+function for numba with the arguments below, which writes the value with one of the first three tools. It must bind the
+tools that it uses to local names, since compiled code can call functions, but not methods of objects:
 
     def value(tools, real):
         put, one = tools.put_real, tools.real_of if real else tools.integer_of
@@ -12,9 +12,9 @@ uses of the tools it must bind to names of its own first, since compiled code kn
 
         return middle
 
-``h`` and ``at`` are where the kernel's memory and the key's part of it are, ``c`` and ``g`` the numbers of the window
-and of the group, ``i`` that of the record that is judged, ``extra`` that of one to count in, though the window ends
-before it (-1: none), and ``n`` how many records there are, at least as many as the aggregate asks for.
+``h`` and ``at`` are the addresses of the kernel's memory and of the key's part of it. ``c``, ``g`` and ``i`` are the
+numbers of the window, of the aggregate and of the judged record. ``extra`` is the number of a record to include
+although the window ends before it (-1: none). ``n`` is the number of records, at least the aggregate's ``least``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Compiled = Callable[..., Any]
 
 
 def _absent(*given: Any) -> Any:
-    """In the place of what a kernel does not have: an aggregate that wants it is not defined on it."""
+    """Stands for a tool that a kernel lacks: an aggregate that needs it is not defined on that kernel."""
     raise NotImplementedError(f"this kernel cannot read {given}")
 
 
@@ -54,7 +54,7 @@ class Tools:
         ranked: ``(..., extra, n)``: the value of the group's rank. Windows of records have none.
         first_value: ``(..., extra)``: the first place of the values that there are. All must be gone through.
         next_value: ``(..., place, extra)``: the next place; -1 after the last.
-        times: ``(..., place, extra)``: how often the value is there; 0 where another place tells it.
+        times: ``(..., place, extra)``: how often the value is there; 0 where another place has it.
         pair_add: ``(a, a2, b, b2)``: the sum of two pairs of floats, which no order of adding blurs.
     """
 

@@ -17,7 +17,7 @@ from crossline.rule_registry.log_file import sync_folder
 
 LOCK_WAIT_S = 30.0
 _LOCK_POLL_S = 0.02
-_ASIDE = ".crossline-aside-"
+_DRAFT_PREFIX = ".crossline-aside-"
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def held(folder: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
             if time.monotonic() > deadline_s:
                 raise RetryableError(f"another crossline rules command has held {lock} for {wait_s:.0f} s: wait for it")
             time.sleep(_LOCK_POLL_S)
-        for left in folder.glob(f"{_ASIDE}*"):
+        for left in folder.glob(f"{_DRAFT_PREFIX}*"):
             left.unlink(missing_ok=True)  # of a command that was killed
         yield
     finally:
@@ -60,11 +60,11 @@ def replace_file(path: Path, data: bytes, before: FileContent | None) -> None:
     A link stays one, and the file that it names is replaced. Raises RetryableError, with nothing written, where
     something else lies there by now, PermanentError where it is no file, or cannot be written.
     """
-    aside: Path | None = None
+    draft: Path | None = None
     try:
         # Path.resolve ends in an error of its own where links form a ring.
         path = Path(os.path.realpath(path)) if path.is_symlink() else path
-        aside = _written_aside(path, data)
+        draft = _written_draft(path, data)
         there = content_in_folder(path, SIZE_MAX)
         if there is not None and there.error is not None:
             raise PermanentError(f"{path} is not replaced: found {there.error}; expected a file, or nothing")
@@ -73,25 +73,25 @@ def replace_file(path: Path, data: bytes, before: FileContent | None) -> None:
                 f"{path} was changed by someone else at this moment; nothing is written: look at it, and try again"
             )
         if there is not None:
-            aside.chmod(path.stat().st_mode & 0o7777)
-        aside.replace(path)
+            draft.chmod(path.stat().st_mode & 0o7777)
+        draft.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise PermanentError(f"{path} cannot be written: {error.strerror}") from None
     finally:
-        if aside is not None:
-            aside.unlink(missing_ok=True)
+        if draft is not None:
+            draft.unlink(missing_ok=True)
 
 
-def _written_aside(path: Path, data: bytes) -> Path:
+def _written_draft(path: Path, data: bytes) -> Path:
     """A file beside ``path`` with a name that is only this process's."""
-    aside = path.with_name(f"{_ASIDE}{os.getpid()}-{secrets.token_hex(8)}")
+    draft = path.with_name(f"{_DRAFT_PREFIX}{os.getpid()}-{secrets.token_hex(8)}")
     try:
-        with aside.open("xb") as file:
+        with draft.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
-        aside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
-    return aside
+    return draft

@@ -54,7 +54,7 @@ def log_path(rules: str | Path, pipeline: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Effective:
-    """From when on what is taken up holds: ``of`` a rule, ``at`` a stream; None: from the beginning."""
+    """From when on what is loaded holds: ``of`` a rule, ``at`` a stream; None: from the beginning."""
 
     of: Callable[[Rule], int | None]
     at: Callable[[str], int | None]
@@ -76,7 +76,7 @@ class DirectoryRuleLog:
     """The rules of one pipeline. Only this class writes the log, and one process at a time does.
 
     ``streams`` is what rules are checked against; ``list_names`` gives the names of the lists there are, so that a rule
-    that waits for one is taken up when it comes (None: not checked). ``sink_topics``: where alerts may go.
+    that waits for one is loaded when it comes (None: not checked). ``sink_topics``: where alerts may go.
     ``figures``: a folder of shared figures, which is watched as that of the rules is; the names of files in it begin
     with its path. ``publications``: where rules come from; None: from files in the folder. ``review``: whether a
     version needs approval. ``proven``: whether that names a proof.
@@ -158,12 +158,12 @@ class DirectoryRuleLog:
             logged += events
             if not self._folder.more:
                 break
-            self._taken(events, changes)
+            self._apply(events, changes)
         self._check_left(changes, allow_no_rules=allow_no_rules)
         self._record([*logged, RuleEvent("started", now_ms)], changes, events)
 
     def _look(self, *, allow_no_rules: bool) -> None:
-        """See what is refused of the files as they stand; what changed is taken up with ``poll``."""
+        """See what is refused of the files as they stand; what changed is loaded with ``poll``."""
         changes = None
         with suppress(RetryableError):  # a folder that cannot be read now is reported when it is polled
             changes = self.poll()
@@ -210,7 +210,7 @@ class DirectoryRuleLog:
 
         ``highest_ingest_ms``: by stream, of all records judged so far. What is published holds from just after that of
         the stream that it reads, or from the ``effective_from`` it asks for if that is later; on a ``wall`` clock (that
-        of a stream which is not in ``clocks``) not before ``now_ms``. A file is taken up whole or not at all.
+        of a stream which is not in ``clocks``) not before ``now_ms``. A file is loaded whole or not at all.
 
         ``more``: what happened to lists, logged before, all or nothing.
         """
@@ -266,9 +266,9 @@ class DirectoryRuleLog:
 
     def _record(self, logged: list[RuleEvent], changes: Changes, events: Sequence[RuleEvent]) -> None:
         self._file.append(logged)
-        self._taken(events, changes)
+        self._apply(events, changes)
 
-    def _taken(self, events: Sequence[RuleEvent], changes: Changes) -> None:
+    def _apply(self, events: Sequence[RuleEvent], changes: Changes) -> None:
         _go_on(self._history, events, changes)
         self._folder.take(changes.files)
         self._files, self._names, self._ready = changes.files, changes.names, None
@@ -280,7 +280,7 @@ class DirectoryRuleLog:
     def _events(self, changes: Changes, now_ms: int, effective: _Effective) -> Iterator[RuleEvent]:
         """What follows from the files: refusals, then publications by rule and version, then warnings."""
         asked = self._reviewed(changes)
-        taken, refused = judge(asked.read, self._history)
+        accepted, refused = judge(asked.read, self._history)
         self._refused = refusals_in(refused, changes.read, changes.files, now_ms)
         yield from (e for e in self._refused.values() if (e.source, e.digest) not in self._history.refused)
         for each in asked.waiting:
@@ -288,7 +288,7 @@ class DirectoryRuleLog:
             if (waits.rule_id, waits.version, waits.digest) not in self._history.waiting:
                 yield waits
         going = self._history.copy()  # of several versions at once each follows the one before it
-        for each in taken:
+        for each in accepted:
             if going.moves(each.rule):
                 moved = going.in_force_elsewhere(each.rule)
                 if moved is not None:  # it ends where its own stream stands: the new version goes by another clock
@@ -303,7 +303,7 @@ class DirectoryRuleLog:
                 yield event
         yield from release_events(changes.files, going, now_ms, effective.of)
         yield from hold_events(changes.files, going, self._streams or {}, now_ms, effective.at)
-        standing = {each.rule.rule_id for each in (*taken, *asked.waiting)}
+        standing = {each.rule.rule_id for each in (*accepted, *asked.waiting)}
         for rule_id, rule in self._history.rules.items():
             if rule_id not in standing and rule.source not in refused and rule.judges and not rule.absent:
                 where = "file" if key_of(rule.source) is None else "message"
@@ -316,8 +316,8 @@ class DirectoryRuleLog:
         if not self._review:
             return Reviewed(changes.read)
         rules, approvals = split(changes.files)
-        taken = judge(changes.read, self._history)[0]
-        return reviewed(changes.read, taken, rules, approvals, self._history, proven=self._proven)
+        accepted = judge(changes.read, self._history)[0]
+        return reviewed(changes.read, accepted, rules, approvals, self._history, proven=self._proven)
 
     def _check_streams(self) -> None:
         sources = None if self._streams is None else Sources(self._streams, self._history.heads, any_key=True)
@@ -354,7 +354,7 @@ def _go_on(history: History, events: Iterable[RuleEvent], changes: Changes) -> N
 def earliest_ms(
     stream: str, highest_ingest_ms: Mapping[str, int], now_ms: int, clocks: Mapping[str, IngestClock]
 ) -> int | None:
-    """The first instant of the ingest clock of ``stream`` that what is taken up now may hold from; None: the beginning.
+    """The first instant of the ingest clock of ``stream`` that what is loaded now may hold from; None: the beginning.
 
     Just after the highest one seen; on a ``wall`` clock (that of a stream which is not in ``clocks``) not before now.
     """

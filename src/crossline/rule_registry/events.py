@@ -39,17 +39,17 @@ class RuleEvent:
     ``started``: the pipeline's first start; the rules before it were there then. ``published``: a new version; ``body``
     is the whole rule, ``digest`` that of its body. ``status_changed``: the version goes on under another status. Both
     hold from ``effective_from_ms`` on the ingest clock, None for the beginning. ``ended``: the version judges nothing
-    from then on, since the next one reads another stream. ``refused``: a file was not taken up;
+    from then on, since the next one reads another stream. ``refused``: a file was not loaded;
     ``text`` is the report, ``digest`` that of the file. ``absent``: a rule stands in no file any more, and stays live.
     ``list_changed``: a named list has another content, that of the file with ``digest``, which is kept beside the log.
     It holds from ``begins_ms`` on the ingest clock of each stream, None (or a stream that is not there) for the
     beginning. ``table_changed``: a table has another content, that of ``files``, digests by name, kept likewise; its
-    ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` says which.
+    ``digest`` is that of all of them. ``without_past``: rules begin without their past; ``text`` names them.
     ``unscored``: a model did not score records, which its rule did not judge; once for each rule version in a run,
-    ``text`` says why. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file says
-    otherwise: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``waiting``: a
-    version needs approval. ``released``: alerts of the rule that came before ``effective_from_ms`` hold ``key`` no
-    more, because of ``text``. ``held``: somebody has records with ``key`` take ``action``, from ``begins_ms`` on the
+    ``text`` has the reason. ``tripped``: the version goes on as shadow from ``effective_from_ms`` on, though its file
+    has another status: ``who``, which is the breaker, found ``count`` alerts where its bound allows fewer. ``waiting``:
+    a version needs approval. ``released``: alerts of the rule that came before ``effective_from_ms`` hold ``key`` no
+    more, because of ``text``. ``held``: a manual hold: records with ``key`` take ``action``, from ``begins_ms`` on the
     ingest clock of each stream that is there, until ``until_ms``, because of ``text``; it is known as ``hold_id``, and
     where it has a ``rule_id`` it holds as that version does. A ``released`` with a ``hold_id`` is of that one alone.
     ``policy_changed``: the pipeline started with another policy, which ``body`` is, of that ``version`` and ``digest``.

@@ -1,4 +1,4 @@
-"""Which rules of files may be taken up: whether they go together, and may follow what was published."""
+"""Which rules of files may be loaded: whether they go together, and may follow what was published."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ def judge_files(
 
 def judge(read: Read, history: History) -> tuple[list[FileRule], dict[str, RefusedError]]:
     """As ``judge_files``, of files that were read: whether they go together, and may follow what was published."""
-    taken: _ByName = {}
+    accepted: _ByName = {}
     refused: dict[str, RefusedError] = {}
     for source, rules in read.items():
-        fresh = rules if isinstance(rules, RefusedError) else guarded(source, partial(_fresh, rules, taken, history))
+        fresh = rules if isinstance(rules, RefusedError) else guarded(source, partial(_fresh, rules, accepted, history))
         if isinstance(fresh, RefusedError):
             refused[source] = fresh
         else:
-            taken |= {name: each for name, each in fresh.items() if name not in taken}
-    without = _without_hits(taken.values(), history)
+            accepted |= {name: each for name, each in fresh.items() if name not in accepted}
+    without = _without_hits(accepted.values(), history)
     if without:
         return judge({**read, **without}, history)
-    return [taken[name] for name in sorted(taken)], refused
+    return [accepted[name] for name in sorted(accepted)], refused
 
 
-def _without_hits(taken: Collection[FileRule], history: History) -> dict[str, RefusedError]:
-    """Of each file with rules that read hits of a rule which is not taken up, whatever the reason: its refusal."""
-    known = {*history.rules, *(each.rule.rule_id for each in taken)}
+def _without_hits(accepted: Collection[FileRule], history: History) -> dict[str, RefusedError]:
+    """Of each file with rules that read hits of a rule which is not loaded, whatever the reason: its refusal."""
+    known = {*history.rules, *(each.rule.rule_id for each in accepted)}
     problems: dict[str, list[Problem]] = {}
-    for each in taken:
+    for each in accepted:
         for source in each.rule.reading.sources:
             several = several_of(source)
             for read in (rule_of(source),) if several is None else several:
                 if read is None or read in known or history.knows(each.rule):
                     continue
-                path, found = each.rule.place_of_source(source), f"rule {read}, which is not taken up"
-                problem = each.problem(Finding(path, found, "a rule that is taken up"))
+                path, found = each.rule.place_of_source(source), f"rule {read}, which is not loaded"
+                problem = each.problem(Finding(path, found, "a rule that is loaded"))
                 problems.setdefault(each.source, []).append(problem)
     return {source: RefusedError(found) for source, found in problems.items()}
 
 
-def _fresh(rules: list[FileRule], taken: _ByName, history: History) -> _ByName:
-    """The rules of a file by rule and version; raises RefusedError where one may not stand beside ``taken``."""
+def _fresh(rules: list[FileRule], accepted: _ByName, history: History) -> _ByName:
+    """The rules of a file by rule and version; raises RefusedError where one may not stand beside ``accepted``."""
     fresh: _ByName = {}
     problems: list[Problem] = []
     for each in rules:
         name = (each.rule.rule_id, each.rule.version)
-        finding = _clash(each, fresh.get(name) or taken.get(name)) or history.finding(each.rule)
+        finding = _clash(each, fresh.get(name) or accepted.get(name)) or history.finding(each.rule)
         unready = () if history.knows(each.rule) else each.defined.unready
         problems += [each.problem(_placed(each, found)) for found in ([finding] if finding is not None else unready)]
         fresh.setdefault(name, each)

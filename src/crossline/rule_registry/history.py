@@ -1,4 +1,4 @@
-"""What a rule log says of each rule, and what may follow: versions rise, bodies stay, statuses move legally."""
+"""The state of each rule by a rule log, and its legal changes: versions rise, bodies stay, statuses move legally."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ class History:
         """
         match event.event:
             case "published" | "status_changed":
-                taken = rule or event_rule(event)
-                self._publish(event, taken)
+                published = rule or event_rule(event)
+                self._publish(event, published)
                 if event.approved_by is not None:
-                    self._approved.add((taken.rule_id, taken.version))
+                    self._approved.add((published.rule_id, published.version))
             case "ended" if event.rule_id in self.rules and event.version is not None:
                 ended = self.rules[event.rule_id].versions[event.version]
                 changes = {"status": "retired", "effective_from": event.effective_from_ms}
@@ -219,7 +219,7 @@ class History:
     def _moved(self, rule: Rule) -> Finding | None:
         """A rule whose hits are read stays with its streams, whose fields its hits have, and as deep as it is.
 
-        Rules that read its hits keep what they know of these one level above it.
+        Rules that read its hits keep what they know of these one depth above it.
         """
         history = self.rules[rule.rule_id]
         before, now = history.versions[history.in_force or history.latest].reading, rule.reading
@@ -232,7 +232,7 @@ class History:
         reader = next((name for name in readers if self.rules[name].judges), None)
         if reader is None:
             return None
-        lines = [each.said for each in (now, before)]
+        lines = [each.text for each in (now, before)]
         if lines[0] == lines[1]:
             lines = [f"figures of {'several keys' if each.cross_key else 'one key'}" for each in (now, before)]
         fresh = next((source for source in now.sources if source not in before.sources), now.judged[0])
@@ -245,22 +245,22 @@ class History:
         return history is not None and rule.version in history.versions
 
     def approves(self, rule: Rule) -> bool:
-        """Whether somebody approved of ``rule``: of this version, or of an earlier one in whose words it goes back.
+        """Whether ``rule`` is approved: this version, or an earlier one with the same text, to which it goes back.
 
-        What says the same as the version in force does not go back.
+        A rule with the text of the version in force does not go back.
         """
         if (rule.rule_id, rule.version) in self._approved:
             return True
         mine = self.rules.get(rule.rule_id)
         if mine is None or mine.in_force is None or self.knows(rule) or rule.status not in {"active", "shadow"}:
             return False
-        said = wording_digest(rule)
+        digest = wording_digest(rule)
         before = (number for name, number in self._approved if name == rule.rule_id)
         words = {wording_digest(mine.versions[number]) for number in before}
-        return said in words and said != wording_digest(mine.versions[mine.in_force])
+        return digest in words and digest != wording_digest(mine.versions[mine.in_force])
 
     def moves(self, rule: Rule) -> bool:
-        """Whether taking up ``rule``, for which there is no finding, changes anything."""
+        """Whether loading ``rule``, for which there is no finding, changes anything."""
         if not self.knows(rule):
             return True
         known = self.rules[rule.rule_id].versions[rule.version]
@@ -268,7 +268,7 @@ class History:
 
 
 def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str], int]:
-    """The streams that ``reading`` comes from in the end, whose records it judges or looks at, and its level."""
+    """The streams that ``reading`` comes from in the end, whose records it judges or looks at, and its depth."""
     found, left = set[str](), [*reading.judged, *(look.source for look in reading.side_inputs)]
     seen = set[str]()
     while left:
@@ -279,11 +279,11 @@ def _stands(reading: Reading, heads: Mapping[str, Head]) -> tuple[frozenset[str]
         elif source not in seen:
             seen.add(source)
             left += [*head.reading.judged, *(look.source for look in head.reading.side_inputs)]
-    return frozenset(found), Sources({}, heads).level_of(reading)
+    return frozenset(found), Sources({}, heads).depth_of(reading)
 
 
 def wording_digest(rule: Rule) -> str:
-    """Of what a rule says, whatever its version and its status."""
+    """The digest of a rule's content without its version and its status."""
     body = {name: value for name, value in rule.canonical().items() if name != "version"}
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
@@ -384,17 +384,17 @@ def trip_events(
             "shadow",
             last_ms + 1,
             source=mine.source,
-            text=_said(trip, last_ms + 1),
+            text=_trip_text(trip, last_ms + 1),
             who=BREAKER,
             count=trip.count,
         )
 
 
-def _said(trip: BreakerTrip, from_ms: int) -> str:
+def _trip_text(trip: BreakerTrip, from_ms: int) -> str:
     per, since, until = format_duration(trip.bound.per_ms), format_instant(trip.begins_ms), format_instant(from_ms)
     return (
         f"the breaker: {trip.rule_id} had {trip.count:,} alerts at records ingested in the {per} from {since} on, "
         f"where {trip.bound.alerts_max:,} are allowed. It judges as shadow records ingested from {until} on; its "
-        "alerts at records before that are told. To have it active again, set its status to shadow, then to active, "
+        "alerts at records before that are emitted. To have it active again, set its status to shadow, then to active, "
         "or publish another version"
     )

@@ -1,4 +1,4 @@
-"""What a log says of named lists: which content held from when; and the contents, which are kept beside the log."""
+"""Named lists of a log: the ingest times of their contents; and the contents, which are kept beside the log."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ListsDirectory:
         return begun
 
     def poll(self) -> ListChanges | None:
-        """What there is to take up, read and checked, or None. Cheap while nothing changes; slow where much did.
+        """What there is to load, read and checked, or None. Cheap while nothing changes; slow where much did.
 
         Raises RetryableError where a content cannot be kept.
         """
@@ -129,8 +129,8 @@ class ListsDirectory:
             if isinstance(each, RefusedError):
                 content, name = changes.files[source], list_name(source) or source
                 text, digest = str(each), content.digest
-                said = RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name)
-                yield published_by(said, content.origin)
+                event = RuleEvent("refused", now_ms, source=source, digest=digest, text=text, list_name=name)
+                yield published_by(event, content.origin)
 
     def _add(self, events: Sequence[RuleEvent]) -> None:
         self.log = self.log.after(events)

@@ -144,7 +144,7 @@ def _check_place(path: Path, descriptor: int) -> None:
             return
         problem = "was replaced by another file"
     raise RetryableError(
-        f"the rule log {path} {problem}: nothing is taken up while the log that this run holds is not in its place. "
+        f"the rule log {path} {problem}: nothing is loaded while the log that this run holds is not in its place. "
         f"Move that very file back; or stop this run, put back a copy, and start again"
     )
 
@@ -159,17 +159,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def keep(path: Path, data: bytes, what: str) -> None:
-    """Have ``data`` on the disk; what is there already is it. Raises RetryableError where the disk does not take it."""
+    """Write ``data`` to the disk, unless the file exists. Raises RetryableError where the disk fails."""
     if path.exists():
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
+        with draft.open("wb") as file:
             file.write(gzip.compress(data, LEVEL if len(data) < LARGE else QUICK_LEVEL, mtime=0))
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        draft.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise RetryableError(f"{what} cannot be kept in {path}: {error.strerror}") from error

@@ -37,9 +37,9 @@ Change = Literal["published", "status_changed", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one rule: ``change`` is what the pipeline will log when it takes up ``file``.
+    """What became of one rule: ``change`` is what the pipeline will log when it loads ``file``.
 
-    ``taken_back``: the status that stood there, and that no pipeline has taken up.
+    ``taken_back``: the status that stood there, and that no pipeline has loaded.
     """
 
     rule: Rule
@@ -109,7 +109,7 @@ class RuleFolder:
         check_file_name(file.name)
         content = content_of(file)
         if file.resolve().parent == self.path.resolve():
-            raise UsageError(f"{file} is in {self.path} already: a running pipeline takes it up by itself")
+            raise UsageError(f"{file} is in {self.path} already: a running pipeline loads it by itself")
         return self.put(file.name, content, shown_as=str(file))
 
     def put(
@@ -132,7 +132,7 @@ class RuleFolder:
         return Publication(tuple(written), tuple(sorted(gone)))
 
     def _check_ends(self, before: Files, written: Sequence[Written]) -> None:
-        """Raise PermanentError where a version that is live, and is to be retired as its file says, would not be."""
+        """Raise PermanentError if a live version, which its file retires, would stay live."""
         standing, _ = judge_files(before, History(), self._known)
         ends = {_name(each): each for each in standing if each.rule.status == "retired"}
         for each in written:
@@ -144,7 +144,7 @@ class RuleFolder:
         """Set the status in the rule's file (of ``version``; the highest there is), and change nothing else in it.
 
         A rule that is live while its file is gone gets a file again. Raises PermanentError for an illegal move, or
-        where there is no such rule, RefusedError where its file cannot be taken up, RetryableError as ``publish``.
+        where there is no such rule, RefusedError where its file cannot be loaded, RetryableError as ``publish``.
         """
         with held(self.path):
             return self._set_status(self.files(), rule_id, status, version)
@@ -196,7 +196,7 @@ class RuleFolder:
         return replace(done, taken_back=undone)
 
     def _write(self, name: str, data: bytes, before: Files) -> None:
-        """Replace the file; where a server does it for somebody, that is stated first, so that it is never without."""
+        """Replace the file; in another name a server writes its statement first, so the file never lacks it."""
         if self.in_name_of is not None:
             content = FileContent(data)
             author = self._author(before, name, content)
@@ -218,12 +218,12 @@ class RuleFolder:
         return None
 
     def _check_standing(self, rule: Rule, now: Status, status: Status, file: Path) -> None:
-        """Raise PermanentError where what stands in ``file`` may not become ``status``, taken up or not.
+        """Raise PermanentError where what stands in ``file`` may not become ``status``, loaded or not.
 
-        A pipeline that runs would have taken it up: what may follow does not hang on whether one does.
+        A pipeline that runs would have loaded it: what may follow does not depend on whether one runs.
         """
         if rule.status != now:
-            check_move(rule.rule_id, rule.status, status, f" in {file}, which no pipeline has taken up yet,")
+            check_move(rule.rule_id, rule.status, status, f" in {file}, which no pipeline has loaded yet,")
 
     def _checked(self, before: Files, name: str, content: FileContent, shown_as: str) -> list[Written]:
         """The rules of the new file; raises RefusedError where a pipeline would refuse it, or another because of it."""
@@ -231,7 +231,7 @@ class RuleFolder:
         if isinstance(rules, RefusedError):
             raise rules
         read_before = read_files(before, self._known)
-        # Under the name that it will have there; where it is new and does not go with another file, it is the one told.
+        # Under the name that it will have there; where it is new and does not go with another file, the error names it.
         read_after = read_files({**before, name: content}, self._known)
         changed: set[tuple[str, int]] = set()
         known: set[tuple[str, int]] = set()
@@ -301,8 +301,8 @@ def no_rule(rule_id: str, names: Collection[str], version: int | None = None) ->
 def again(rule: Rule) -> PermanentError:
     """The error for a status that the file has already, while the breaker made the rule shadow."""
     return PermanentError(
-        f"rule {rule.rule_id} version {rule.version} is shadow: the breaker found that it floods, though its file says "
-        f"{rule.status} (crossline rules history {rule.rule_id}). Set it to shadow first, and once that is taken up to "
+        f"rule {rule.rule_id} version {rule.version} is shadow: the breaker found that it floods, though its file has "
+        f"{rule.status} (crossline rules history {rule.rule_id}). Set it to shadow first, and once that is loaded to "
         f"{rule.status}; or publish another version of it"
     )
 
@@ -315,8 +315,8 @@ def check_move(rule_id: str, now: Status, status: Status, where: str = "") -> No
 
 
 def _rule_ids(files: Files, known: Known) -> set[str]:
-    taken, _ = judge_files(files, History(), known)
-    return {each.rule.rule_id for each in taken}
+    accepted, _ = judge_files(files, History(), known)
+    return {each.rule.rule_id for each in accepted}
 
 
 def _renamed(problem: Problem, name: str, shown_as: str) -> Problem:

@@ -149,10 +149,10 @@ def read_files(files: Files, known: Known = NOTHING_KNOWN) -> Read:
         if isinstance(each, Document):
             read[source] = guarded(source, partial(read_rule_file, each, known, figures.define))
     whole = {source: _with(each, refused.get(source)) for source, each in read.items()}
-    for source, told in whole.items():
+    for source, outcome in whole.items():
         document = documents[source]
-        if isinstance(told, RefusedError) and isinstance(document, Document):
-            told.rules = sum(1 for _ in bodies_of(document))
+        if isinstance(outcome, RefusedError) and isinstance(document, Document):
+            outcome.rules = sum(1 for _ in bodies_of(document))
     return whole
 
 

@@ -72,7 +72,7 @@ def _added(head: str, here: str, name: str, value: str, *, in_flow: bool) -> str
 
 
 def _only_differs(document: Document, after: str, path: Path, name: str, value: str) -> bool:
-    """The proof: what the edited text says is what the old one said, but for what was set."""
+    """The proof: the values of the edited text are those of the old one, but for what was set."""
     # Through text, so that what YAML shares between two places is two values, of which one may differ.
     expected = json.loads(json.dumps(document.data))
     rule = expected

@@ -1,4 +1,4 @@
-"""What a log says of tables: which content held from when; the contents, as they were read and as tasks read them."""
+"""Tables of a log: the ingest times of their contents; the contents, as they were read and as tasks read them."""
 
 from __future__ import annotations
 
@@ -119,15 +119,15 @@ class TableStore:
 
 
 def write_rows(path: Path, rows: pa.Table) -> None:
-    """Have ``rows`` at ``path`` for tasks, where they are not there. Raises RetryableError as the disk says."""
+    """Have ``rows`` at ``path`` for tasks, where they are not there. Raises RetryableError where the disk fails."""
     if path.exists():
         return
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
             writer.write_table(rows.combine_chunks())
-        aside.replace(path)
+        draft.replace(path)
     except OSError as error:
         raise RetryableError(f"a table cannot be written to {path}: {error.strerror or error}") from error
 

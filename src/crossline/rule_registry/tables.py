@@ -119,7 +119,7 @@ class TablesDirectory:
         return begun
 
     def poll(self) -> TableChanges | None:
-        """What there is to take up, read and checked, or None. Cheap while nothing changes; slow where much did.
+        """What there is to load, read and checked, or None. Cheap while nothing changes; slow where much did.
 
         Raises RetryableError where a content cannot be kept.
         """
@@ -136,18 +136,18 @@ class TablesDirectory:
         for name, found in changes.items():
             source, versions = self._files[name].path.name, self.log.versions.get(name, ())
             digest = files_digest(found.digests)
-            said = RuleEvent("refused", now_ms, source=source, digest=digest, table_name=name)
+            event = RuleEvent("refused", now_ms, source=source, digest=digest, table_name=name)
             if not found.files:
                 if versions and name not in self._gone:
                     text = f"{source} is gone; table {name} stays as it was; to empty it, leave a file without rows"
                     events.append(RuleEvent("absent", now_ms, source=source, text=text, table_name=name))
             elif isinstance(found.rows, RefusedError):
                 if (name, digest) not in self._refused:
-                    events.append(replace(said, text=str(found.rows)))
+                    events.append(replace(event, text=str(found.rows)))
             elif not versions or versions[-1].files != found.digests:
                 begins = {each: begins_ms.get(each) for each in self.log.streams[name]} if versions else {}
                 text = f"table {name}: {found.rows:,} rows"
-                changed = replace(said, event="table_changed", text=text, files=found.digests, begins_ms=begins)
+                changed = replace(event, event="table_changed", text=text, files=found.digests, begins_ms=begins)
                 events.append(changed)
         return events
 

@@ -135,7 +135,7 @@ class Rule(BaseModel):
     owner: str | None = Field(None, description="Who answers for it.")
     tags: Texts = Field((), description="Free marks.")
     effective_from: OptionalInstant = Field(
-        None, description="Instant on the ingest clock from which it judges; none: from when it is taken up."
+        None, description="Instant on the ingest clock from which it judges; none: from when it is loaded."
     )
     time_mode: TimeMode | None = Field(
         None, description="Clock: `event_time`, or `processing_time`, which is ingest time. None: the pipeline's."
@@ -155,8 +155,8 @@ class Rule(BaseModel):
     late_policy: Literal["evaluate", "reevaluate", "skip"] = Field(
         "evaluate",
         description="Records between the two bounds: `evaluate` judges them, `skip` only lets them into windows. With "
-        "`reevaluate` any record out of order has those judged again whose answer it may change; what changes is told "
-        "as corrections.",
+        "`reevaluate` a record out of order also has later records judged again, if it may change their results; "
+        "changes are emitted as corrections.",
     )
     resolution: OptionalDuration = Field(
         None,
@@ -337,22 +337,22 @@ class Rule(BaseModel):
         return findings
 
     def remark(self) -> str | None:
-        """What a type adds in words to what is said of any program (`rules explain`); None: nothing."""
+        """A sentence that a type adds to the description of its program (`rules explain`); None: none."""
         return None
 
     def place_of(self, part: str, figure: str = "") -> Path:  # noqa: ARG002 - types that have several figures know them
-        """Where in the rule stands what ``part`` of its program comes from, of a figure by its name where it has some.
+        """The place in the rule of a ``part`` of its program; ``figure``: the name of its figure, if it has one.
 
-        ``part``: ``conditions``, ``group_by``, ``window``, or ``when`` for what the figures are held against.
+        ``part``: ``conditions``, ``group_by``, ``window``, or ``when`` for the comparison.
         """
         return (part,) if getattr(self, part, None) is not None else ()
 
     def drawn(self, spec: StreamSpec) -> ThresholdLine | None:  # noqa: ARG002 - a formula is read with its stream
-        """The one line that the rule draws, where it draws one (`rules suggest-threshold`)."""
+        """The threshold of the rule, if it has exactly one (`rules suggest-threshold`)."""
         return None
 
     def redrawn(self, threshold: float, spec: StreamSpec) -> Self:
-        """The same rule with its line elsewhere, and an alert that shows what is held against it."""
+        """The same rule with another threshold, and an alert that shows the compared value."""
         raise NotImplementedError
 
     def placeholder_names(self, spec: StreamSpec | None) -> Collection[str] | None:
@@ -360,7 +360,7 @@ class Rule(BaseModel):
         raise NotImplementedError
 
     def default_sentence(self, value: float | None) -> Sentence:
-        """What an alert says where the rule has no description."""
+        """The text of an alert of a rule without a description."""
         raise NotImplementedError
 
     @cached_property

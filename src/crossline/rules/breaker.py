@@ -19,7 +19,7 @@ class Bound:
 
 
 class Breaker(BaseModel):
-    """A rule that raises more alerts than this goes to shadow, until somebody sets its status."""
+    """A rule that raises more alerts than this goes to shadow, until its status is set by hand."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -26,7 +26,7 @@ from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.texts.problems import Finding, nearest, one_of, shown
 from crossline.rules.registry import rule_class
 
-# What a hit says besides its key; ``value`` is missing where a rule has none to show.
+# The fields of a hit besides its key; ``value`` is missing where a rule has none.
 HIT_FIELDS = {
     "value": "number?",
     "severity": "string",
@@ -248,25 +248,25 @@ class Sources(Mapping[str, StreamSpec]):
             raise KeyError(name)
         return base
 
-    def level(self, name: str) -> int:
+    def depth(self, name: str) -> int:
         """1 for a stream, 2 for the hits of a rule that reads one, and so on."""
-        known = self._levels.get(name)
+        known = self._depths.get(name)
         if known is None and several_of(name) is not None:
-            hits = (self.level(f"{RULE}{rule_id}") for rule_id in self.members(name))
-            known = self._levels[name] = max(hits, default=2)
+            hits = (self.depth(f"{RULE}{rule_id}") for rule_id in self.members(name))
+            known = self._depths[name] = max(hits, default=2)
         if known is None:
             rule_id = rule_of(name)
             head = self.heads.get(rule_id) if rule_id is not None else None
-            known = self._levels[name] = 1 if head is None else self.level_of(head.reading) + 1
+            known = self._depths[name] = 1 if head is None else self.depth_of(head.reading) + 1
         return known
 
-    def level_of(self, reading: Reading) -> int:
+    def depth_of(self, reading: Reading) -> int:
         """The greatest depth of what is read; cross-key figures count one more."""
-        own = map(self.level, (*reading.judged, *(side_input.source for side_input in reading.side_inputs)))
-        return max([*own, *(self.level_of(each) + 1 for each in reading.cross_key)])
+        own = map(self.depth, (*reading.judged, *(side_input.source for side_input in reading.side_inputs)))
+        return max([*own, *(self.depth_of(each) + 1 for each in reading.cross_key)])
 
     @cached_property
-    def _levels(self) -> dict[str, int]:
+    def _depths(self) -> dict[str, int]:
         return {}
 
     def of_reading(self, reading: Reading) -> StreamSpec:

@@ -118,7 +118,7 @@ class FigureFields(_AggregateFields):
     )
     delay: Duration = Field(0, description="The window ends so long before the record.")
     conditions: Annotated[Any, BeforeValidator(check_raw_conditions)] = Field(
-        None, description="Which records it is taken of, besides; none: all of them."
+        None, description="Only records that meet these conditions count; none: all of them."
     )
     bounds: Literal["(]", "[]", "[)"] = Field("(]", description="Which ends belong to the window.")
     include_current: bool | None = Field(
@@ -136,7 +136,7 @@ class FigureFields(_AggregateFields):
 
     @property
     def field(self) -> str | None:
-        """The field that it is taken of."""
+        """The field that it is computed of."""
         return self._of[0]
 
     @property
@@ -261,9 +261,9 @@ class FigureFields(_AggregateFields):
         )
 
 
-_taken = sorted({*names(written_plainly=False)} & {*FigureFields.__annotations__})
-if _taken:
-    raise ValueError(f"no aggregate can be named {listed(_taken)}: a figure has other fields of these names")
+_clashing = sorted({*names(written_plainly=False)} & {*FigureFields.__annotations__})
+if _clashing:
+    raise ValueError(f"no aggregate can be named {listed(_clashing)}: a figure has other fields of these names")
 
 
 def is_shared(data: Any) -> bool:
@@ -345,7 +345,7 @@ def group_findings(fields: Collection[str], name: str, spec: StreamSpec) -> list
 
 
 def field_findings(aggregate: str | None, field: str, name: str, spec: StreamSpec, path: Path) -> list[Finding]:
-    """Why no ``aggregate`` can be taken of ``field`` of the stream ``name``."""
+    """Why ``aggregate`` cannot be computed of ``field`` of the stream ``name``."""
     unknown = check_field(field, spec.columns, name, path)
     if unknown is not None:
         return [unknown]

@@ -39,7 +39,7 @@ class FigureTable(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    source_topic: str = Field(description="The stream whose records they are told of.")
+    source_topic: str = Field(description="The stream for whose records they are computed.")
     figures: Annotated[dict[str, FigureFields], BeforeValidator(check_figures)] = Field(
         description="Figures by their names, which become columns. See Figures."
     )
@@ -63,7 +63,7 @@ class SharedFigure(FigureFields):
         description="`draft`: no rule names it yet. `shadow`: rules in status draft or shadow do. `paused`, `retired`: "
         "no further version of a rule names it; those that do go on.",
     )
-    source_topic: str = Field(description="The stream whose records it is taken of.")  # type: ignore[assignment]
+    source_topic: str = Field(description="The stream whose records it is computed of.")  # type: ignore[assignment]
     description: str | None = Field(None, description="What it means, in words.")
     owner: str | None = Field(None, description="Who answers for it.")
     tags: Texts = Field((), description="Free marks.")
@@ -261,7 +261,7 @@ def below(path: Path, finding: Finding) -> Finding:
 
 
 class TableRule(Rule):
-    """Figures of one key as if they were a rule, which tells them of every record. No file has such a rule."""
+    """Figures of one key as a rule that emits them for every record. No file has such a rule."""
 
     rule_type: str = "figures"
     figures: dict[str, FigureFields] = Field(description="Those of one key and one resolution.")
@@ -298,12 +298,12 @@ def spec_read(stream: str, figures: Iterable[FigureFields], streams: Mapping[str
     return Sources.of(streams, {}).of_reading(reading_of(stream, figures))
 
 
-def feature_query(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) -> RuleSet:
+def feature_query(figures: Iterable[PlacedFigure], used_ids: Collection[str] = ()) -> RuleSet:
     """The feature queries of ``figures``, as rules with the ids ``figures-0``, ``figures-1`` and so on.
 
     Figures with the same stream, key, resolution, side input and clock share one.
 
-    ``taken``: the ids of rules that stand beside them.
+    ``used_ids``: the ids of the other rules.
     """
     together: dict[tuple[Any, ...], dict[str, FigureFields]] = {}
     for each in figures:
@@ -311,7 +311,7 @@ def feature_query(figures: Iterable[PlacedFigure], taken: Collection[str] = ()) 
         key = (each.stream, each.fields.key_fields, each.fields.resolution, each.fields.side_input(each.stream), clock)
         together.setdefault(key, {})[each.name] = each.fields
     rules = []
-    free = (name for number in count() if (name := f"figures-{number}") not in taken)
+    free = (name for number in count() if (name := f"figures-{number}") not in used_ids)
     for name, ((stream, *_, clock), mine) in zip(free, together.items(), strict=False):
         envelope = {"rule_id": name, "version": 1, "source_topic": stream, **dict(clock)}
         rules.append(TableRule.model_validate({**envelope, "figures": mine}))

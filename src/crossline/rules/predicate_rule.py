@@ -76,7 +76,7 @@ class PredicateRule(Rule):
         return None
 
     def lines_of(self) -> tuple[Comparison, ...]:
-        """What an alert's value is held against, where the formula says that in other words; of several the nearest."""
+        """The thresholds of an alert's value, where the formula has them in another form; of several the nearest."""
         return ()
 
     def drawn(self, spec: StreamSpec) -> ThresholdLine | None:
@@ -146,7 +146,7 @@ class PredicateRule(Rule):
         return {**dict.fromkeys(self.unread_figures(), "number"), **kinds(self._in_reach, spec)}
 
     def unread_figures(self) -> tuple[str, ...]:
-        """The figures that somebody wrote and no formula names."""
+        """The figures that the file has and no formula names."""
         return tuple(name for name in self.figures_of() if name not in self._used)
 
     @cached_property

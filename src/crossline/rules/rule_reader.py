@@ -286,7 +286,7 @@ def _stream_findings(
         return []
     known = Sources.of(streams, {})
     missing = [_placed(rule, each) for each in known.findings(rule.reading)]
-    named = {judged, None}  # none where a type says otherwise what it reads
+    named = {judged, None}  # none where a type declares in another way what it reads
     if not missing and rule_of(judged) is not None and rule.source_topic not in {*named, known.base(judged)}:
         expected = f"{known.base(judged)}, whose records {judged} is about"
         missing = [Finding(("source_topic",), shown(rule.source_topic), expected)]

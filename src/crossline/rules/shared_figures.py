@@ -59,7 +59,7 @@ class SharedFigures:
         newest = max(versions.values(), key=lambda each: _choice(each, status))
         chosen = newest if number is None else versions[number]
         if own and _plain(own) != _plain(_definition(chosen, None)):
-            expected = f"nothing beside figure and version, or what {chosen.where} says"
+            expected = f"nothing beside figure and version, or the definition at {chosen.where}"
             return Finding((), "another definition than the figure's", expected)
         return chosen
 

@@ -1,4 +1,4 @@
-"""What a batch goes through, what runs it, with Spark and without, and what it keeps."""
+"""The run of a batch: its stages, its runners (with Spark and without), and its checkpoint."""
 
 from crossline.runtime.machine.compile_lock import compile_once
 

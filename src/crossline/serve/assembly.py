@@ -121,7 +121,7 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
         settling, outbox = Reconciliation(), SqliteOutbox(path / OUTBOX)
         figures, counts = _figures(config)
         mark = ProgressFile(path)
-        taken = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
+        resumed = await take_up(config.sources, logs, records, reader, mark, answers, settling, replicas)
         by_broker = _by_broker(config)
         decisions = DecisionService(
             ServiceParts(
@@ -144,8 +144,10 @@ async def running(config: PipelineConfig, replica_of: str | None = None) -> Asyn
             _beside(outbox, logs, settling),
             _forgetting(group, settings.keep, ages_ms),
             counting(counts),
-            Reconciler(reader, settling, group, settings, path, taken.after, mark, on_difference, clock_ms) as revising,
-            _placing(taken),
+            Reconciler(
+                reader, settling, group, settings, path, resumed.after, mark, on_difference, clock_ms
+            ) as revising,
+            _placing(resumed),
         ):
             parts = (decisions, replicas, group, reader, settling, path, answers, figures, outbox, revising.revised)
             yield Api(config, settings, *parts, clock_ms, frozenset(logs), replica_of, counts, logs)
@@ -188,7 +190,7 @@ async def _held(log: FileRecordLog) -> None:
 async def _followed(
     held: AsyncExitStack, config: PipelineConfig, replica_of: str | None
 ) -> tuple[str, Callable[[], int]]:
-    """The checkpoint's folder, a copy of one on a store, and how old what it says is."""
+    """The checkpoint's folder, a copy of one on a store, and the age of its data."""
     place = replica_of or config.engine.checkpoint
     if is_uri(place):
         follower = StoreFollower(place)
@@ -254,9 +256,9 @@ async def _beside(outbox: SqliteOutbox, logs: Mapping[str, RecordLog], settling:
 
 
 @asynccontextmanager
-async def _placing(taken: TakenUp) -> AsyncIterator[None]:
+async def _placing(resumed: TakenUp) -> AsyncIterator[None]:
     """Positions of records answered by an earlier process are known once brokers answer."""
-    placing = asyncio.create_task(placed_later(taken.left))
+    placing = asyncio.create_task(placed_later(resumed.left))
     try:
         yield
     finally:

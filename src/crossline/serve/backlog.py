@@ -97,7 +97,7 @@ def of_files(folder: Path) -> RecordsAfter:
 
 
 def of_topic(settings: KafkaSourceSettings, topic: str, environment: Mapping[str, str]) -> RecordsAfter:
-    """What stands in ``topic``; nothing where no batch says where it was read to.
+    """The records in ``topic``; none where no batch has the offsets up to which it was read.
 
     Raises SourceError, as it is gone through, where its brokers do not answer.
     """

@@ -18,7 +18,7 @@ LOCK = "serve.lock"
 
 
 def check_owner(folder: Path, pipeline: str) -> None:
-    """Raise UsageError if the folder is another pipeline's than ``pipeline``; one that nobody noted is anybody's."""
+    """Raise UsageError if the folder is another pipeline's than ``pipeline``; one without a note is any pipeline's."""
     found = _owner(folder)
     if found not in {None, pipeline}:
         raise UsageError(
@@ -31,9 +31,9 @@ def note_owner(folder: Path, pipeline: str) -> None:
     """Note it at the first start. Raises UsageError as ``check_owner``, OSError where the folder takes nothing."""
     check_owner(folder, pipeline)
     if _owner(folder) is None:
-        aside = folder / f".{OWNER}.tmp"
-        aside.write_bytes(orjson.dumps({"pipeline": pipeline}))
-        aside.replace(folder / OWNER)
+        draft = folder / f".{OWNER}.tmp"
+        draft.write_bytes(orjson.dumps({"pipeline": pipeline}))
+        draft.replace(folder / OWNER)
 
 
 @contextmanager

@@ -147,9 +147,9 @@ class Reconciler:
     async def _notify(self, made: Sequence[Revision]) -> None:
         """For who listens, before the ledger has them: what that has is not found again after a kill."""
         try:
-            await _until_taken(lambda: asyncio.to_thread(self.revised.put, made))
+            await _until_accepted(lambda: asyncio.to_thread(self.revised.put, made))
         except StateError as error:  # ledger and addresses get them all the same
-            log.error("listeners do not get revisions", count=len(made), error=str(error))  # noqa: TRY400 - its text says all
+            log.error("listeners do not get revisions", count=len(made), error=str(error))  # noqa: TRY400 - its text has the reason
 
     async def _keep_own(self, batch: FeedBatch) -> None:
         """What the stream itself revised, of decisions that were answered here."""
@@ -159,7 +159,7 @@ class Reconciler:
             body = orjson.loads(line)
             # By its record: an answer by the fallback may be under another version of the policy, and so its id.
             which = (str(body["stream"]), str(body["record_id"]))
-            answer = await _until_taken(partial(self._ledger.call, partial(_answer, *which)))
+            answer = await _until_accepted(partial(self._ledger.call, partial(_answer, *which)))
             if answer is None:
                 continue
             before = [each["decision"] for each in answer.revisions if each.get("revision", 0) < body["revision"]]
@@ -172,13 +172,13 @@ class Reconciler:
         """Keep revisions in the ledger, and push what is ``made`` of them.
 
         What the ledger has is not found again after a kill, so it is pushed before; what was pushed is known by its id.
-        Of APIs that share a ledger one pushes it: the ledger says which, and has it until it is pushed.
+        Of APIs that share a ledger one pushes it: the ledger chooses one, and keeps it until it is pushed.
         """
         if not self._shared:
             await self._push([each for each in made if each is not None])
         new: set[int] = set()
         kept = made if self._shared and self._pusher is not None else [None] * len(made)
-        await _until_taken(partial(self._ledger.call, partial(_revise, decisions, kept, new)))
+        await _until_accepted(partial(self._ledger.call, partial(_revise, decisions, kept, new)))
         await self._push_kept([each for number, each in enumerate(kept) if each is not None and number in new])
 
     async def _push_kept(self, revisions: Sequence[Revision]) -> None:
@@ -186,12 +186,12 @@ class Reconciler:
         if revisions:
             await self._push(revisions)
             names = [each.revision_id for each in revisions]
-            await _until_taken(partial(self._ledger.call, lambda ledger: ledger.mark_reported(names)))
+            await _until_accepted(partial(self._ledger.call, lambda ledger: ledger.mark_reported(names)))
 
     async def _push_left(self) -> None:
         """Push what APIs of before kept in a shared ledger and did not come to push: they were killed between."""
         while self._shared and self._pusher is not None:
-            left = await _until_taken(partial(self._ledger.call, lambda ledger: ledger.unreported(LEFT_AT_ONCE)))
+            left = await _until_accepted(partial(self._ledger.call, lambda ledger: ledger.unreported(LEFT_AT_ONCE)))
             await self._push_kept(left)
             if len(left) < LEFT_AT_ONCE:
                 await asyncio.sleep(LEFT_S)
@@ -200,7 +200,7 @@ class Reconciler:
         """Queue revisions for delivery; a full queue, or a full disk, holds up what comes after."""
         pusher = self._pusher
         if pusher is not None and revisions:
-            await _until_taken(lambda: asyncio.to_thread(pusher.put, revisions))
+            await _until_accepted(lambda: asyncio.to_thread(pusher.put, revisions))
 
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
@@ -228,8 +228,8 @@ def _answer(stream: str, record_id: str, ledger: DecisionLedger) -> LedgerAnswer
     return ledger.by_record(stream, record_id)
 
 
-async def _until_taken(ask: Callable[[], Awaitable[T]]) -> T:
-    """What ``ask`` gives, once what it asks takes it."""
+async def _until_accepted(ask: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``ask``, repeated until it is accepted."""
     while True:
         try:
             return await ask()

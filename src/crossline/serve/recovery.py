@@ -59,10 +59,10 @@ class ProgressFile:
         now_ms = wall_clock_ms()
         if abs(now_ms - self._noted_ms) < NOTE_MS:
             return
-        aside = self._path.with_name(f".{MARK}.tmp")
+        draft = self._path.with_name(f".{MARK}.tmp")
         try:
-            aside.write_bytes(orjson.dumps({"batch": batch}))
-            aside.replace(self._path)
+            draft.write_bytes(orjson.dumps({"batch": batch}))
+            draft.replace(self._path)
         except OSError as error:
             log.warning("it cannot be noted which answers were compared", path=str(self._path), error=str(error))
         self._noted_ms = now_ms
@@ -95,7 +95,7 @@ def begin_of(feed: Path, mark: ProgressFile, newest: FeedBatch | None) -> FeedBa
 class TakenUp:
     """``after``: the batch behind which the feed is to be followed.
 
-    ``left``: what says where records stand, to be asked again, since brokers did not answer.
+    ``left``: searches for the positions of records, to be repeated, since brokers did not answer.
     """
 
     after: int

@@ -1,1 +1,1 @@
-"""What a pipeline file says."""
+"""The settings of a pipeline file."""

@@ -101,19 +101,19 @@ class PipelineFile(Settings):
     sources: Annotated[dict[str, Source], not_empty("at least one source, by the name of its stream")] = Field(
         description="Where the records of each stream come from, by the name of the stream."
     )
-    rules: RulesFrom = Field(description="Where the rules are; they are taken up as they change.")
+    rules: RulesFrom = Field(description="Where the rules are; changes are loaded while the pipeline runs.")
     figures: str | None = Field(
         default=None,
         min_length=1,
         description="Folder of the shared figures that rules name; they may stand beside the rules too.",
     )
     lists: ListsFrom | None = Field(
-        default=None, description="Where the named lists are; they are taken up as they change."
+        default=None, description="Where the named lists are; changes are loaded while the pipeline runs."
     )
     enrich: Annotated[dict[str, AnyTable], BeforeValidator(check_tables)] = Field(
         default_factory=dict,
-        description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; taken up "
-        "as they change.",
+        description="Tables by name, whose rows become fields of records, as rules write them: `NAME.COLUMN`; changes "
+        "are loaded while the pipeline runs.",
     )
     sinks: Annotated[list[Sink], not_empty("at least one sink, for example {kind: console}")] = Field(
         description="Where alerts go, each to all of these."
@@ -128,7 +128,7 @@ class PipelineFile(Settings):
         description="Policy file; with one, the hits on a record become a decision. It is read at the start.",
     )
     decisions: DecisionSettings | None = Field(
-        default=None, description="Which decisions are told, and where; they need a `policy`."
+        default=None, description="Which decisions are emitted, and where; they need a `policy`."
     )
     watch: WatchSettings | None = Field(
         default=None, description="Where the run may be watched: figures for Prometheus, and how it is. None: nowhere."
@@ -347,7 +347,7 @@ def _check_paths(data: Any, at: Path, report: Report) -> None:
 
 
 def _without_secrets(problems: Sequence[Problem]) -> list[Problem]:
-    """``problems`` without the text of lines where somebody wrote a password: reports are logged."""
+    """``problems`` without the text of lines with a password: reports are logged."""
     lines = {each.line for each in problems if each.found == A_SECRET or is_secret(each.path.rpartition(".")[2])}
     return [replace(each, snippet="") if each.line in lines else each for each in problems]
 

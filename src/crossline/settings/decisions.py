@@ -1,4 +1,4 @@
-"""Which records a pipeline says its decisions of, and where those go."""
+"""Which decisions a pipeline emits, and where they go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building blocks of pipeline.yaml: durations, and settings whose ``kind`` says which other keys they have."""
+"""Building blocks of pipeline.yaml: durations, and settings whose ``kind`` determines their other keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     def findings(self) -> list[Finding]:
-        """What is wrong with these settings taken together; nothing unless a kind overrides it."""
+        """What is wrong with these settings as a whole; nothing unless a kind overrides it."""
         return []
 
     def takes_decisions(self) -> bool:
@@ -83,13 +83,13 @@ def by_kind(kinds: Mapping[str, type[Settings]]) -> Callable[[Any], Settings]:
 
 _OF_SPARK = re.compile(r"spark\.[A-Za-z0-9_.-]+", re.ASCII)
 _SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
-# What another key of the file says, or an answer rests on.
+# Settings that another key of the file sets, or that answers depend on.
 _OURS = {
-    "spark.master": "engine.master says it",
-    "spark.app.name": "the pipeline's name is taken",
+    "spark.master": "set engine.master instead",
+    "spark.app.name": "it is the pipeline's name",
     "spark.submit.deployMode": "the driver is the process of crossline run",
     "spark.sql.adaptive.enabled": "shards are tasks, which Spark must not merge or split",
-    "spark.sql.session.timeZone": "times are told in UTC",
+    "spark.sql.session.timeZone": "times are written in UTC",
 }
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline says about Kafka, on the way in and on the way out. Passwords are named, never written."""
+"""The settings of Kafka sources and sinks. Passwords are named, never written."""
 
 from __future__ import annotations
 

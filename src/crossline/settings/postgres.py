@@ -1,4 +1,4 @@
-"""What a pipeline says about a PostgreSQL database. Passwords are named, never written."""
+"""The settings of a PostgreSQL database. Passwords are named, never written."""
 
 from __future__ import annotations
 

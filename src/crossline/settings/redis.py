@@ -1,4 +1,4 @@
-"""What a pipeline says about Redis. The password is named, never written."""
+"""The settings of a Redis sink. The password is named, never written."""
 
 from __future__ import annotations
 

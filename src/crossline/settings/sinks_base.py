@@ -16,8 +16,8 @@ BEHIND = (
 class SinkSettings(Settings):
     """``behind``: whether batches do without waiting for this sink.
 
-    A sink says of itself what it takes, by the fields of its model, and in these: ``PLACE``, the settings that say
-    where it goes; ``SINK``, where its class is (``module:name``), which is loaded when a pipeline is built; ``NEEDS``,
+    A sink declares its settings by the fields of its model, and by these: ``PLACE``, the settings that name
+    its address; ``SINK``, where its class is (``module:name``), which is loaded when a pipeline is built; ``NEEDS``,
     what to install for the libraries that the class imports (``crossline[kafka]``), None where it needs nothing more.
     """
 

@@ -72,7 +72,7 @@ class ApiSettings(Settings):
     """Records that came through the decision API, in a log of its own; for pipelines without Kafka."""
 
     kind: Literal["api"] = Field(description="Which kind of source this is.")
-    path: str = Field(min_length=1, description="Folder of the log: files of JSON lines, which nobody else writes.")
+    path: str = Field(min_length=1, description="Folder of the log: files of JSON lines, written by this API only.")
     segment_bytes: int = Field(
         default=64 << 20, ge=1 << 16, description="Size from which on the log goes on in a new file."
     )

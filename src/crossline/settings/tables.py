@@ -42,7 +42,7 @@ class Table(Settings):
     )
     valid_from: str | None = Field(
         default=None,
-        description="The column that says from which ingest time on a row holds, RFC 3339 or epoch milliseconds; a key "
+        description="The column with the ingest time from which a row holds, RFC 3339 or epoch milliseconds; a key "
         "may then have several rows. A row without one holds from the beginning.",
     )
     streams: list[str] | None = Field(
@@ -154,9 +154,9 @@ def _misfits(table: str, settings: TableSettings, streams: Mapping[str, StreamSp
     kinds: dict[str, str] = {}
     for name, stream in streams.items():
         fields = (*stream.own_columns, *stream.header_fields)
-        taken = next((field for field in fields if field.partition(".")[0] == table), None)
-        if taken is not None:
-            yield Finding(at, f"table {table}", f"a name that no field of stream {name} has", f"it has {taken}")
+        used = next((field for field in fields if field.partition(".")[0] == table), None)
+        if used is not None:
+            yield Finding(at, f"table {table}", f"a name that no field of stream {name} has", f"it has {used}")
         for field, column in settings.key.items():
             spec = stream.own_columns.get(field)
             if spec is None:

@@ -54,7 +54,7 @@ def place_of(text: str) -> Address | None:
 
 
 def checked_place(value: Any) -> str:
-    """``value`` as HOST:PORT, of a key that says where to listen."""
+    """``value`` as HOST:PORT, of a key with an address to listen on."""
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     place = place_of(text) if isinstance(text, str) else None
     if place is None:
@@ -76,7 +76,7 @@ class OtlpSettings(Password):
     endpoint: str | None = Field(
         default=None,
         min_length=1,
-        description="Address, without `/v1/traces`; else what the environment says, else port 4318 of this machine.",
+        description="Address, without `/v1/traces`; else that of the environment, else port 4318 of this machine.",
     )
     header: str = Field(default="authorization", description="The header that the password is sent in, as it stands.")
     ca_file: str | None = Field(default=None, description="File with the certificates to trust, in PEM form.")
@@ -106,20 +106,24 @@ class OtlpSettings(Password):
 class WatchSettings(Settings):
     """A server of the run: `/metrics` for Prometheus, `/healthz` and `/readyz` for who starts and stops it.
 
-    It asks nobody who they are: on other addresses than those of loopback, let a network or a proxy do that.
+    It authenticates no one: on addresses other than loopback, let a network or a proxy do that.
     """
 
     listen: Annotated[str, BeforeValidator(checked_place)] = Field(
         default=f"{LOOPBACK}:9464", description="HOST:PORT; a port alone is one of the loopback address."
     )
     ready_within: DurationMs = Field(
-        default=60_000, description="How old the last batch may be while input waits, before `/readyz` says no."
+        default=60_000, description="How old the last batch may be while input waits, before `/readyz` answers 503."
     )
     rules_max: int = Field(
-        default=100, ge=1, le=10_000, description="Rules that figures name; those of the rest are told together."
+        default=100,
+        ge=1,
+        le=10_000,
+        description="The number of rules with figures of their own; those of the other rules are added up.",
     )
     otlp: OtlpSettings | None = Field(
-        default=None, description="A collector of OpenTelemetry that gets spans of batches. None: the environment says."
+        default=None,
+        description="A collector of OpenTelemetry that gets spans of batches. None: set by the environment.",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""What a pipeline says about an address that alerts are posted to. The key that signs is named, never written."""
+"""The settings of an address that alerts are posted to. The key that signs is named, never written."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ class WebhookSettings(SinkSettings, PostingSettings):
     decisions: bool = Field(default=False, description="Whether decisions are posted too.")
 
     def takes_decisions(self) -> bool:
-        """Where it is told to."""
+        """As the setting ``decisions`` has it."""
         return self.decisions

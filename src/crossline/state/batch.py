@@ -248,13 +248,12 @@ class EarlierHits:
 class ReplayedRows:
     """Rows that were judged in the order of their clocks, some of them several times: a *replay* for each time.
 
-    ``rows``: n rows, those of one replay after those of another, with their arrival, and the ``hits`` on them.
-    ``number``: int64[n], which row it is, the same in all replays. ``replay``: int32[n]. ``fresh``: bool[n], rows
-    that came with this batch. ``met``: hits at rows that lacked their first figure. ``emitted_before``: for each hit,
-    then for each of ``met``, whether its rule version emitted a hit at that record before this batch. ``begins``: of
-    each replay whether it is the first of its key here: what stood before, and what came in order. The others follow
-    the one before them, which a cause changed: of ``causes``, None where it begins. ``earlier``: what alerts there are
-    of before.
+    ``rows``: n rows, replay by replay, with their arrival and the ``hits`` on them. ``number``: int64[n], which row it
+    is, the same in all replays. ``replay``: int32[n]. ``fresh``: bool[n], rows that came with this batch. ``met``: hits
+    at rows that lacked their first figure. ``emitted_before``: for each hit, then for each of ``met``, whether its rule
+    version emitted a hit at that record before this batch. ``begins``: of each replay whether it is the first of its
+    key here: what stood before, and what came in order. The others follow the one before them, which a cause changed:
+    of ``causes``, None where it begins. ``earlier``: what alerts there are of before.
     """
 
     rows: KeyedBatch

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.unit.rules.rulekit import said
+from tests.unit.rules.rulekit import findings_of
 from tests.unit.state.panes.naive import NaivePanes
 from tests.unit.state.windows.naive import Hit, Naive, Row, batch_of, line, plain
 from tests.unit.state.windows.test_random import LATE_MAX
@@ -37,7 +37,7 @@ def refused(aggregate: str, field: str, unwanted: Sequence[str] = (), **more: An
     """Where, and what, is wrong with a rule on ``aggregate`` of a field of payments."""
     body = {"rule_id": "r", "version": 1, "rule_type": "velocity", "source_topic": "payments", "window": "10m"}
     body |= {"aggregation_type": aggregate, "aggregation_field": field, "aggregation_threshold": 1}
-    return said({name: value for name, value in {**body, **more}.items() if name not in unwanted})
+    return findings_of({name: value for name, value in {**body, **more}.items() if name not in unwanted})
 
 
 def groups_of(name: str) -> list[AggregateSpec]:

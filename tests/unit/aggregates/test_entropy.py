@@ -7,7 +7,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.rules.rulekit import said
+from tests.unit.rules.rulekit import findings_of
 from tests.unit.state.windows.naive import Row
 from tests.unit.state.windows.test_random import streams
 
@@ -69,6 +69,6 @@ def test_beside_figures_of_panes_it_is_of_panes_too() -> None:
     common = {"group_by": "account_id", "window": "1h"}
     figures = {"paid": {"sum": "amount_cents", **common, "resolution": "1m"}, "mixed": {"entropy": "status", **common}}
     body = {"rule_id": "r", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
-    ((path, expected),) = said({**body, "when": "paid > 1 and mixed < 1"})
+    ((path, expected),) = findings_of({**body, "when": "paid > 1 and mixed < 1"})
     assert path == "figures.mixed.resolution"
     assert "different values are in sketches" in expected

@@ -47,7 +47,7 @@ def test_a_rule_without_panes_is_reported_what_it_needs(more: dict[str, Any]) ->
     unwanted = [name for name, value in more.items() if value is None]
     ((path, expected),) = refused("median", "amount_cents", unwanted=unwanted, **given)
     assert path == "resolution"
-    assert "a resolution such as 1h: a median is told of panes" in expected
+    assert "a resolution such as 1h: over panes a median is a sketch" in expected
     assert refused("median", "amount_cents", unwanted=unwanted, **given, resolution="1m") == []
 
 

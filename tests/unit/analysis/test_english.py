@@ -1,4 +1,4 @@
-"""Rules as English, word for word; and every type is said, by its program alone."""
+"""Rules as English, word for word; the program alone explains every type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_what_is_kept_and_shared() -> None:
     assert retained_by(plan, "large") == []
 
 
-MET = """
+TWO_STREAMS = """
 - rule_id: a.1
   version: 1
   rule_type: threshold
@@ -67,7 +67,7 @@ MET = """
     all: {count: true, group_by: pair, window: 5m}
   when: amount > market and silent > 5 and all > 1
 """
-MET_STREAMS = """
+TWO_STREAMS = """
 schema_version: 1
 streams:
   payments:
@@ -82,8 +82,8 @@ streams:
 
 
 def test_streams_that_meet_are_reported_in_words() -> None:
-    streams = load_streams(MET_STREAMS, "stream.yaml")
-    rules = [each.rule for each in load_rules_text(MET, "rules.yaml", streams)]
+    streams = load_streams(TWO_STREAMS, "stream.yaml")
+    rules = [each.rule for each in load_rules_text(TWO_STREAMS, "rules.yaml", streams)]
     plans = compile_all(RuleSet.from_rules(rules), streams, Defaults())
     sources = sources_of(RuleSet.from_rules(rules), streams)
     body = {
@@ -127,18 +127,16 @@ def test_an_absence_in_english() -> None:
     first = (
         "It looks at each payment where amount > 9. It fires at each payment where amount > 9 and status == started "
         "that is not followed by one with the same card and device where amount > 9 and status in settled, failed "
-        "within 10 min. That is known once the ingest times of the stream have passed that time"
+        "within 10 min. The rule decides that once the ingest times of the stream have passed that time"
     )
     after = " After an alert there is none with the same card and device for 60 min."
-    late = f"{first} and another 2 min, for what comes late, whatever a clock says.{after} A payment that is more than "
+    late = f"{first} and another 2 min, for what comes late.{after} A payment that is more than "
     assert _absent("")[0] == f"{late}2 min late is not judged."
     assert (
         _absent("late_policy: skip")[0]
         == f"{late}45 s late is not judged. Up to 2 min late it still counts for others."
     )
-    assert (
-        _absent("time_mode: processing_time")[0] == f"{first}, whatever a clock says.{after} Its clock is ingest time."
-    )
+    assert _absent("time_mode: processing_time")[0] == f"{first}.{after} Its clock is ingest time."
 
 
 def test_what_an_absence_keeps() -> None:

@@ -28,6 +28,6 @@ def test_a_part_of_a_day_is_made_a_day_of() -> None:
     assert forecast([0], 1.0).high > 0  # none in a day does not foretell none for ever
 
 
-def test_of_no_time_nothing_is_foretold() -> None:
+def test_without_a_time_span_there_is_no_forecast() -> None:
     with pytest.raises(ValueError, match="0 days"):
         forecast([], 0)

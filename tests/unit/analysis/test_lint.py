@@ -191,16 +191,16 @@ def test_a_share_that_has_none_or_each_of_few_values() -> None:
     text = SHARED.replace("card", "status") + named
 
     def found(share: float) -> list[str]:
-        return [each[0] for each in shares(text.replace("{share}", said(share)))]
+        return [each[0] for each in shares(text.replace("{share}", percent(share)))]
 
-    def said(share: float) -> str:
+    def percent(share: float) -> str:
         return f"{share:.2f}".rstrip("0").rstrip(".") + "%"
 
     there = "status has 3 values here"
-    assert found(low - 0.5) == [f"share {said(low - 0.5)} reaches nobody: {there}, and the slot of none is in it"]
+    assert found(low - 0.5) == [f"share {percent(low - 0.5)} reaches no key: {there}, and none of their slots is in it"]
     assert found(low + 0.5) == []
     assert found(high - 0.5) == []
-    assert found(high + 0.5) == [f"share {said(high + 0.5)} reaches all: {there}, and the slot of each is in it"]
+    assert found(high + 0.5) == [f"share {percent(high + 0.5)} reaches all: {there}, and all of their slots are in it"]
     free = text.replace("operator: in, value: [declined, settled, spare]", "operator: '!=', value: open")
     assert shares(free.replace("{share}", "0.01%")) == [], "other values may come"
 
@@ -226,7 +226,7 @@ def test_a_share_beside_a_version_that_reads_another_stream() -> None:
     (found,) = lint([item.rule], STREAMS, Defaults(), {"often": before})
     text = "share 10% of payments, and version 1, which is to have the other keys, reads logins"
     assert (found.kind, found.what) == ("odd_share", text)
-    assert "nobody decides about the other keys" in found.why
+    assert "no version decides about the other keys" in found.why
 
 
 def test_a_rule_for_a_share_makes_no_other_one_needless() -> None:

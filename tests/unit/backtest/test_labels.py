@@ -1,4 +1,4 @@
-"""Labels as people have them, and what is said of those that are none."""
+"""Labels in the formats that people have, and the errors about other files."""
 
 from __future__ import annotations
 

@@ -27,13 +27,13 @@ def missed(folder: Path, *bodies: dict[str, Any]) -> dict[str, list[NearMiss]]:
     return near_misses(given, try_rules(given, folder / "rules"), folder / "probes")
 
 
-def told(misses: list[NearMiss]) -> list[tuple[Any, ...]]:
+def near_miss_values(misses: list[NearMiss]) -> list[tuple[Any, ...]]:
     return [(each.record_id, dict(each.key), each.value, each.missing) for each in misses]
 
 
 def test_keys_that_fired_did_not_miss(tmp_path: Path) -> None:
     found = missed(tmp_path, count_rule(aggregation_threshold=3))["many"]
-    assert told(found) == [("p5", {"card": "b"}, 2, 1), ("p6", {"card": "c"}, 1, 2)]
+    assert near_miss_values(found) == [("p5", {"card": "b"}, 2, 1), ("p6", {"card": "c"}, 1, 2)]
     assert found[0].why == "2 is not >= 3: 1 is missing"
 
 
@@ -56,7 +56,7 @@ def test_a_formula_reports_the_part_that_failed(tmp_path: Path) -> None:
     body = {"rule_id": "f", "version": 1, "rule_type": "formula", "source_topic": "payments", "figures": figures}
     found = missed(tmp_path, {**body, "when": "tries >= 2 and most > 120"})["f"]
     # c fails both parts: it is farther than those that fail one.
-    assert told(found)[:2] == [("p3", {"card": "a"}, 2, 20), ("p5", {"card": "b"}, 2, 60)]
+    assert near_miss_values(found)[:2] == [("p3", {"card": "a"}, 2, 20), ("p5", {"card": "b"}, 2, 60)]
     assert found[0].why == "tries 2, most 100: not most > 120: 20 is missing"
     assert found[2].missing is None
     assert found[2].why == "tries 1, most 90: not tries >= 2 and not most > 120"
@@ -100,7 +100,7 @@ def test_of_a_formula_times_are_reported_as_times(tmp_path: Path) -> None:
     assert "silent 4.92 min, amount 1: not silent < 2m: 2.92 min is missing" in [each.why for each in found]
 
 
-def test_of_rules_whose_formula_nobody_wrote_it_is_reported_in_words(tmp_path: Path) -> None:
+def test_for_rules_without_a_written_formula_it_is_reported_in_words(tmp_path: Path) -> None:
     body = {"rule_id": "f", "version": 1, "rule_type": "anomaly", "source_topic": "payments", "group_by": "card"}
     rule = {**body, "value_field": "amount", "ratio": 2, "min_points": 1, "window": "1h"}
     rows = [payment(1, 0, "a", 100), payment(2, 1, "a", 150), payment(3, 0, "b", 10), payment(4, 1, "b", 19)]
@@ -123,7 +123,7 @@ def test_of_rules_whose_formula_nobody_wrote_it_is_reported_in_words(tmp_path: P
 
 
 def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:
-    """Card a was answered after 2 s and after 50 s, b after 20 s; nothing answered c, and nobody knows of d yet."""
+    """Card a was answered after 2 s and after 50 s, b after 20 s; nothing answered c; for d there is time left."""
     small, large = ([{"field": "amount", "operator": operator, "value": 50}] for operator in ("<", ">="))
     body = {"rule_id": "vain", "version": 1, "rule_type": "absence", "source_topic": "payments", "group_by": "card"}
     rows = [
@@ -143,5 +143,5 @@ def test_of_an_absence_that_was_answered_last(tmp_path: Path) -> None:
     trial = try_rules(given, tmp_path / "rules")
     assert [each["record_id"] for each in trial.alerts] == ["p4"]
     found = near_misses(given, trial, tmp_path / "probes")["vain"]
-    assert told(found) == [("p6", {"card": "a"}, 50_000, 10_000), ("p3", {"card": "b"}, 20_000, 40_000)]
+    assert near_miss_values(found) == [("p6", {"card": "a"}, 50_000, 10_000), ("p3", {"card": "b"}, 20_000, 40_000)]
     assert found[0].why == "it waited for amount < 50 within 60 s, which came after 50 s, 10 s before the end"

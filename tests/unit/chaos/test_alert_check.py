@@ -1,4 +1,4 @@
-"""The judge of the chaos drill sees what is lost, what comes twice, what nobody expects, and what differs."""
+"""The check of the chaos drill finds lost, duplicate, unexpected and different output."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ID = asked_id(0)
 ANSWER = Answer(40.0, 0.0, "peek", "allow", "d0", "r0", statuses=(200,))
 ASK = Ask(0, ID, "first", "peek", 50.0, 1.0, answer=ANSWER)
 HELD = Kept(ID, "d0", "allow", "peek", "r0", 1_000)
-SAID = {"kind": "decision", "decision": "allow", "revision": 0, "reasons": []}
+DECISION = {"kind": "decision", "decision": "allow", "revision": 0, "reasons": []}
 LATER, BEFORE = "1970-01-01T00:00:03.001Z", "1970-01-01T00:00:03.000Z"  # two seconds after the answer at most
 REVISED = {"kind": "revision", "decision": "review", "revision": 1, "reasons": ["rule"], "decided_at": LATER}
 
@@ -42,7 +42,7 @@ REVISED = {"kind": "revision", "decision": "review", "revision": 1, "reasons": [
 def found(
     asks: Sequence[Ask] = (ASK,),
     topic: str | None = IN_TIME,
-    stream: Sequence[Mapping[str, Any]] = (SAID,),
+    stream: Sequence[Mapping[str, Any]] = (DECISION,),
     kept: Kept | None = HELD,
 ) -> dict[str, Finding]:
     facts = Facts(
@@ -93,9 +93,9 @@ def test_what_is_answered_is_in_the_topic_and_decided() -> None:
     assert bad(found(topic="late")) == [DECIDED]
 
 
-def test_nobody_answered_is_no_answer() -> None:
-    nobody = answered(answered="unreachable", decision="review", decision_id="", receipt="", statuses=(0, 503))
-    assert bad(found([nobody], topic=None, stream=(), kept=None)) == []
+def test_an_unreachable_api_gave_no_answer() -> None:
+    unreachable = answered(answered="unreachable", decision="review", decision_id="", receipt="", statuses=(0, 503))
+    assert bad(found([unreachable], topic=None, stream=(), kept=None)) == []
 
 
 def test_an_id_has_one_answer_and_the_ledger_has_it() -> None:
@@ -108,19 +108,19 @@ def test_an_id_has_one_answer_and_the_ledger_has_it() -> None:
 
 
 def test_where_the_stream_decides_otherwise_a_revision_says_so() -> None:
-    otherwise = {**SAID, "decision": "block"}
+    otherwise = {**DECISION, "decision": "block"}
     assert bad(found(stream=[otherwise])) == [SETTLED]
     assert bad(found(stream=[otherwise], kept=replace(HELD, revisions=({"decision": "block"},)))) == []
-    assert bad(found(stream=[SAID, REVISED])) == [SETTLED]
-    assert bad(found(stream=[SAID, {**REVISED, "decided_at": BEFORE}])) == []  # there was nothing to keep it with
+    assert bad(found(stream=[DECISION, REVISED])) == [SETTLED]
+    assert bad(found(stream=[DECISION, {**REVISED, "decided_at": BEFORE}])) == []  # there was nothing to keep it with
     assert bad(found(stream=[otherwise, {**REVISED, "decided_at": BEFORE}])) == [SETTLED]
-    assert bad(found(stream=[SAID, REVISED], kept=replace(HELD, revisions=({"decision": "review"},)))) == []
+    assert bad(found(stream=[DECISION, REVISED], kept=replace(HELD, revisions=({"decision": "review"},)))) == []
     assert bad(found(kept=replace(HELD, revisions=({"decision": "review"},)))) == [SETTLED]
 
 
 def test_of_a_copy_at_which_no_rule_holds_nothing_is_compared() -> None:
     def settled(*reasons: str) -> Finding:
-        body = {**SAID, "decision": "block", "reasons": list(reasons)}
+        body = {**DECISION, "decision": "block", "reasons": list(reasons)}
         facts = Facts([ASK], {FIRST: IN_TIME}, {ID: [body]}, {ID: HELD}, frozenset({ID}))
         (one,) = (each for each in findings_of(facts) if each.what == SETTLED)
         assert figures(facts)["not_compared"] == (not reasons)

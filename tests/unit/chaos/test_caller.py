@@ -1,4 +1,4 @@
-"""The caller of the chaos drill: whom nobody answers asks again, and every ask is in its notes."""
+"""The client of the chaos drill: it repeats requests without an answer, and logs every request."""
 
 from __future__ import annotations
 

@@ -129,15 +129,15 @@ class Project:
 
     def ids(self, rule: str) -> list[str]:
         """Ids of the alerts of a rule, in their order."""
-        lines = said("list", "--pipeline", self.pipeline, "--rule", rule, "--json").stdout.splitlines()
+        lines = alerts_command("list", "--pipeline", self.pipeline, "--rule", rule, "--json").stdout.splitlines()
         return [json.loads(line)["alert_id"] for line in reversed(lines)]
 
     def show(self, *arguments: object) -> Any:
         (alert_id,) = self.ids("burst")
-        return json.loads(said("show", alert_id, "--pipeline", self.pipeline, "--json", *arguments).stdout)
+        return json.loads(alerts_command("show", alert_id, "--pipeline", self.pipeline, "--json", *arguments).stdout)
 
 
-def said(*arguments: object) -> Any:
+def alerts_command(*arguments: object) -> Any:
     app = typer.Typer()
     command.register(app)
     app.callback()(lambda: None)
@@ -183,10 +183,10 @@ def test_records_of_another_stream_are_found_in_theirs(tmp_path: Path) -> None:
     both = {"rule_id": "both", "version": 1, "rule_type": "composite", "all_of": ["burst", "large"]}
     project.judge(more=[{**both, "join_key": "card", "window": "1h"}])
     (alert_id,) = project.ids("both")
-    shown = json.loads(said("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
+    shown = json.loads(alerts_command("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
     assert found(shown) == {"l1": record("l1", 5, "c1", 91), "p6": RECORDS[5]}
     assert {each["record_id"]: each.get("stream") for each in shown["records"]} == {"l1": "logins", "p6": None}
-    text = said("show", alert_id, "--pipeline", project.pipeline).stdout
+    text = alerts_command("show", alert_id, "--pipeline", project.pipeline).stdout
     assert ["1", "l1", "logins", "2023-11-14T22:13:25.000Z", "c1"] in [line.split()[:5] for line in text.splitlines()]
 
 
@@ -226,7 +226,7 @@ def test_records_of_steps_and_contexts_are_known_by_the_key_that_they_have_there
     project.judge(more=[AFTER_LOGIN, AT_LOGIN])
     for rule in ("after_login", "at_login"):
         (alert_id,) = project.ids(rule)
-        shown = json.loads(said("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
+        shown = json.loads(alerts_command("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
         assert found(shown) == {"l1": record("l1", 11, "NO", 7), "p4": RECORDS[3]}
 
 
@@ -239,7 +239,7 @@ def test_a_stream_that_has_no_source_here_is_reported(tmp_path: Path) -> None:
     del document["sources"]["logins"]
     project.pipeline.write_text(yaml.safe_dump(document))
     (alert_id,) = project.ids("after_login")
-    shown = json.loads(said("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
+    shown = json.loads(alerts_command("show", alert_id, "--pipeline", project.pipeline, "--json").stdout)
     assert found(shown) == {"l1": None, "p4": RECORDS[3]}
     assert "stream logins was not looked through: no files are named for stream logins" in shown["records_missing"][-1]
 
@@ -249,7 +249,7 @@ def test_the_table_has_the_fields_that_key_rule_and_sentence_name(tmp_path: Path
     project.write("payments", RECORDS)
     project.judge()
     (alert_id,) = project.ids("burst")
-    text = said("show", alert_id, "--pipeline", project.pipeline).stdout
+    text = alerts_command("show", alert_id, "--pipeline", project.pipeline).stdout
     lines = [line.split() for line in text.splitlines()]
     at = lines.index(["record", "time", "card", "amount", "shop.country"])
     assert lines[at + 1 :] == [
@@ -258,7 +258,7 @@ def test_the_table_has_the_fields_that_key_rule_and_sentence_name(tmp_path: Path
         ["3", "p5", "2023-11-14T22:13:40.000Z", "c1", "30", "SE"],
         ["4", "p6", "2023-11-14T22:13:50.000Z", "c1", "30", "SE"],
     ]
-    ids_alone = said("show", alert_id, "--pipeline", project.pipeline, "--no-records").stdout
+    ids_alone = alerts_command("show", alert_id, "--pipeline", project.pipeline, "--no-records").stdout
     assert [line.split() for line in ids_alone.splitlines()][-4:] == [[str(n), x] for n, x in enumerate(EVIDENCE, 1)]
 
 
@@ -268,7 +268,7 @@ def test_a_record_is_looked_for_in_the_stream_of_its_alert(tmp_path: Path) -> No
     project.judge()
     assert found(project.show())["p1"]["amount"] == 30
     (large,) = project.ids("large")
-    shown = json.loads(said("show", large, "--pipeline", project.pipeline, "--json").stdout)
+    shown = json.loads(alerts_command("show", large, "--pipeline", project.pipeline, "--json").stdout)
     assert found(shown) == {"p1": record("p1", 5, "c1", 91)}
 
 
@@ -288,14 +288,14 @@ def test_files_that_were_renamed_deleted_or_written_over(tmp_path: Path) -> None
     first.write_bytes((tmp_path / "elsewhere").read_bytes().replace(b"p1", b"q1"))
     shown = project.show()
     assert [name for name, fields in found(shown).items() if fields is None] == ["p1", "p3"]
-    assert "are not those that were taken in" in shown["records_missing"][1]
+    assert "are not those that were read before" in shown["records_missing"][1]
     (alert_id,) = project.ids("burst")
-    text = said("show", alert_id, "--pipeline", project.pipeline).stdout
+    text = alerts_command("show", alert_id, "--pipeline", project.pipeline).stdout
     assert [line.split()[1:] for line in text.splitlines() if "not found" in line][:2] == [
         ["p1", "not", "found"],
         ["p3", "not", "found"],
     ]
-    assert "are not those that were taken in" in text
+    assert "are not those that were read before" in text
 
 
 def test_other_records_with_the_same_id_are_not_taken_for_them(tmp_path: Path) -> None:
@@ -341,17 +341,17 @@ def test_the_alerts_of_a_backtest(tmp_path: Path) -> None:
     payments = project.write("payments", RECORDS)
     project.judge(["payments"])
     exported = tmp_path / "alerts.jsonl"
-    said("export", "--pipeline", project.pipeline, "--output", exported)
+    alerts_command("export", "--pipeline", project.pipeline, "--output", exported)
     (alert_id,) = project.ids("burst")
     stream = tmp_path / "stream.yaml"
     document = yaml.safe_load(project.pipeline.read_text())
     stream.write_text(yaml.safe_dump({"schema_version": 1, "streams": {"payments": document["streams"]["payments"]}}))
     files = ("--stream", stream, "--input", payments, "--rules", tmp_path / "rules")
     for where in (("--pipeline", project.pipeline), files):
-        result = said("show", alert_id, "--alerts", exported, "--json", *where)
+        result = alerts_command("show", alert_id, "--alerts", exported, "--json", *where)
         shown = json.loads(result.stdout)
         assert found(shown) == {each["id"]: each for each in RECORDS if each["id"] in EVIDENCE}
-        table = said("show", alert_id, "--alerts", exported, *where).stdout.splitlines()
+        table = alerts_command("show", alert_id, "--alerts", exported, *where).stdout.splitlines()
         assert ["record", "time", "card", "amount", "shop.country"] in [line.split() for line in table]
 
 
@@ -361,14 +361,16 @@ def test_what_is_needed_is_stated(tmp_path: Path) -> None:
     project.judge()
     (alert_id,) = project.ids("burst")
     db = tmp_path / "out" / "crossline.db"
-    result = said("show", alert_id, "--db", db, "--json")
+    result = alerts_command("show", alert_id, "--db", db, "--json")
     assert "records" not in json.loads(result.stdout)
     assert "add --pipeline FILE, or --stream FILE and --input" in result.stderr
-    assert all(found(json.loads(said("show", alert_id, "--db", db, "--pipeline", project.pipeline, "--json").stdout)))
+    assert all(
+        found(json.loads(alerts_command("show", alert_id, "--db", db, "--pipeline", project.pipeline, "--json").stdout))
+    )
     project.pipeline.write_text(project.pipeline.read_text().replace("name: payments", "name: others"))
-    result = said("show", alert_id, "--db", db, "--pipeline", project.pipeline)
+    result = alerts_command("show", alert_id, "--db", db, "--pipeline", project.pipeline)
     assert "the alert is of pipeline payments" in result.stderr
-    assert result.stdout.splitlines()[-1].split() == ["4", "p6"], "the story is told all the same"
+    assert result.stdout.splitlines()[-1].split() == ["4", "p6"], "the records are shown all the same"
 
 
 def test_a_record_whose_window_is_before_it_is_shown_too(tmp_path: Path) -> None:

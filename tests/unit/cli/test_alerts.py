@@ -43,7 +43,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["alerts", *map(str, arguments)])
 
 
-def said(*arguments: object) -> Result:
+def run_ok(*arguments: object) -> Result:
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     return result
@@ -57,11 +57,11 @@ def refused(*arguments: object) -> CrosslineError:
 
 def listed(*arguments: object) -> list[str]:
     """First characters of the ids that ``list`` gives."""
-    return [json.loads(line)["alert_id"][:4] for line in said("list", *arguments, "--json").stdout.splitlines()]
+    return [json.loads(line)["alert_id"][:4] for line in run_ok("list", *arguments, "--json").stdout.splitlines()]
 
 
 def test_list_has_the_latest_first(db: Path) -> None:
-    result = said("list", "--db", db)
+    result = run_ok("list", "--db", db)
     lines = [line.rstrip() for line in result.stdout.splitlines()]
     assert lines[0].split() == ["id", "happened", "severity", "rule", "what"]
     assert [line[:8] for line in lines[1:]] == ["2cdd0000", "11ab0000", "11aa0000"]
@@ -90,17 +90,17 @@ def test_filters(db: Path, filters: list[str], expected: list[str]) -> None:
 
 
 def test_list_says_when_there_are_more(db: Path) -> None:
-    assert "the latest 2 of 3 alerts" in said("list", "--db", db, "--limit", "2").stderr
+    assert "the latest 2 of 3 alerts" in run_ok("list", "--db", db, "--limit", "2").stderr
 
 
 def test_an_empty_list_says_what_there_is(db: Path, tmp_path: Path) -> None:
-    assert "the store has 3 alerts, of: big_payment, card_burst" in said("list", "--db", db, "--key", "x=1").stderr
-    assert "did you mean card_burst?" in said("list", "--db", db, "--rule", "card_bursts").stderr
-    assert "has no alerts yet" in said("list", "--db", store(tmp_path / "empty.db")).stderr
+    assert "the store has 3 alerts, of: big_payment, card_burst" in run_ok("list", "--db", db, "--key", "x=1").stderr
+    assert "did you mean card_burst?" in run_ok("list", "--db", db, "--rule", "card_bursts").stderr
+    assert "has no alerts yet" in run_ok("list", "--db", store(tmp_path / "empty.db")).stderr
 
 
 def test_show_reports_the_story(db: Path) -> None:
-    text = said("show", "--db", db, "11aa").stdout
+    text = run_ok("show", "--db", db, "11aa").stdout
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[:2] == ["card_burst@3 high alert", "10 payments by account a1 in 60 s (line: 10)"]
     assert lines[3:] == [
@@ -125,7 +125,7 @@ def test_show_of_a_sequence_names_the_records_of_each_step(tmp_path: Path) -> No
     steps = [{"name": "failed", "record_ids": ["t1", "t2"]}, {"name": "success", "record_ids": ["t3"]}]
     evidence = {"count": 3, "record_ids": ["t1", "t2", "t3"], "steps": steps}
     db = store(tmp_path / "s.db", Delivery("p", 0, alerts=[alert("55", evidence=evidence)]))
-    lines = [" ".join(line.split()) for line in said("show", "--db", db, "55").stdout.splitlines()]
+    lines = [" ".join(line.split()) for line in run_ok("show", "--db", db, "55").stdout.splitlines()]
     at = lines.index("failed t1, t2")
     assert lines[at + 1 : at + 6] == ["success t3", "rests on 3 records", "1 t1", "2 t2", "3 t3"]
 
@@ -136,7 +136,7 @@ def test_show_of_a_formula_has_all_that_it_read(tmp_path: Path) -> None:
     fields = {"channel": "web", "amount_cents": None}
     evidence = {"count": 7, "record_ids": ["t7"], "figures": figures, "fields": fields, "confidence": 0.35}
     db = store(tmp_path / "f.db", Delivery("p", 0, alerts=[alert("44", evidence=evidence)]))
-    lines = [" ".join(line.split()) for line in said("show", "--db", db, "44").stdout.splitlines()]
+    lines = [" ".join(line.split()) for line in run_ok("show", "--db", db, "44").stdout.splitlines()]
     at = lines.index("tries 7 (of 7 records; 10 min to 2026-01-01T00:10:00.000Z)")
     assert lines[at + 1 : at + 6] == [
         "usual missing (of 1 record; 10 min to 2026-01-01T00:10:00.000Z)",
@@ -153,7 +153,7 @@ def test_show_of_a_rule_without_window_has_the_figures_it_read(tmp_path: Path) -
     more = {"owner": "risk", "tags": ["pci", "web"], "sink_topic": "alerts.web"}
     one = alert("33", key={}, evidence=evidence, **nothing, **more)
     db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
-    lines = [" ".join(line.split()) for line in said("show", "--db", db, "33").stdout.splitlines()]
+    lines = [" ".join(line.split()) for line in run_ok("show", "--db", db, "33").stdout.splitlines()]
     assert {"amount_cents 2500", "channel web", "rests on 1 record", "1 t7"} <= set(lines)
     assert {"owner risk", "tags pci, web", "sink topic alerts.web"} <= set(lines)
     assert not any(line.startswith(("window", "line")) for line in lines)
@@ -163,7 +163,7 @@ def test_show_lists_the_records_of_the_window(tmp_path: Path) -> None:
     records = [{"record_id": "t5", "value": 3}, {"record_id": "t7", "value": 4.5}]
     one = alert("44", evidence={"count": 2, "record_ids": ["t5", "t7"], "records": records})
     db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
-    lines = [" ".join(line.split()) for line in said("show", "--db", db, "44").stdout.splitlines()]
+    lines = [" ".join(line.split()) for line in run_ok("show", "--db", db, "44").stdout.splitlines()]
     assert lines[-2:] == ["1 t5 value 3", "2 t7 value 4.5"]
 
 
@@ -171,13 +171,13 @@ def test_what_a_record_supplied_does_not_steer_the_terminal(tmp_path: Path) -> N
     one = alert("55", message="red \x1b[31m\nline", record_id="\x07t")
     db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[one]))
     for arguments in (["list"], ["show", "55"]):
-        text = said(*arguments, "--db", db).stdout
+        text = run_ok(*arguments, "--db", db).stdout
         assert "red \\x1b[31m\\nline" in text
         assert not {"\x1b", "\x07"} & set(text)
 
 
 def test_show_as_json_is_the_alert(db: Path) -> None:
-    shown = json.loads(said("show", "--db", db, "2CDD", "--json").stdout)
+    shown = json.loads(run_ok("show", "--db", db, "2CDD", "--json").stdout)
     assert shown == {**ALERTS[2], "delivered_at": "2026-01-01T00:00:07.500Z"}
 
 
@@ -207,14 +207,16 @@ def test_an_id_that_is_not_there(db: Path) -> None:
 
 def test_export_as_json_lines_is_in_order_of_time(db: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    result = said("export", "--db", db, "--output", out)
+    result = run_ok("export", "--db", db, "--output", out)
     assert "3 alerts written" in result.stderr
     assert [json.loads(line)["alert_id"] for line in out.read_text().splitlines()] == [a["alert_id"] for a in ALERTS]
     assert [path.name for path in tmp_path.glob("out*")] == ["out.jsonl"]
 
 
 def test_export_as_csv(db: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(said("export", "--db", db, "--format", "csv", "--severity", "low").stdout)))
+    rows = list(
+        csv.DictReader(io.StringIO(run_ok("export", "--db", db, "--format", "csv", "--severity", "low").stdout))
+    )
     assert len(rows) == 1
     assert rows[0]["rule_id"] == "big_payment"
     assert json.loads(rows[0]["key"]) == {"account_id": "a2", "vip": True}
@@ -223,13 +225,13 @@ def test_export_as_csv(db: Path) -> None:
 
 
 def test_export_of_nothing_is_a_header(db: Path) -> None:
-    assert said("export", "--db", db, "--format", "csv", "--rule", "x").stdout.count("\n") == 1
-    assert not said("export", "--db", db, "--rule", "x").stdout
+    assert run_ok("export", "--db", db, "--format", "csv", "--rule", "x").stdout.count("\n") == 1
+    assert not run_ok("export", "--db", db, "--rule", "x").stdout
 
 
 def test_export_with_a_summary_as_json(db: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    assert json.loads(said("export", "--db", db, "--output", out, "--json").stdout) == {
+    assert json.loads(run_ok("export", "--db", db, "--output", out, "--json").stdout) == {
         "alerts": 3,
         "format": "jsonl",
         "output": str(out),
@@ -244,7 +246,7 @@ def test_export_to_a_folder_that_is_not_there(db: Path, tmp_path: Path) -> None:
 
 
 def test_dead_letters_by_reason_with_their_places(db: Path) -> None:
-    lines = [" ".join(line.split()) for line in said("dead", "--db", db).stdout.splitlines()]
+    lines = [" ".join(line.split()) for line in run_ok("dead", "--db", db).stdout.splitlines()]
     assert lines[1:3] == ["bad_json 2", "duplicate_id 1"]
     assert lines[5:] == [
         'bad_json payments in/a.jsonl:120 unexpected end {"amount": 1',
@@ -254,17 +256,17 @@ def test_dead_letters_by_reason_with_their_places(db: Path) -> None:
 
 
 def test_dead_letters_as_json(db: Path) -> None:
-    rows = [json.loads(line) for line in said("dead", "--db", db, "--json").stdout.splitlines()]
+    rows = [json.loads(line) for line in run_ok("dead", "--db", db, "--json").stdout.splitlines()]
     assert [row.get("raw") for row in rows] == ['{"amount": 1', None, None]
     assert [row.get("raw_base64") for row in rows] == [None, "//4=", None]
     assert [row["offset"] for row in rows] == [120, 180, 240]
 
 
 def test_dead_letters_of_one_reason(db: Path, tmp_path: Path) -> None:
-    only = said("dead", "--db", db, "--reason", "duplicate_id", "--json").stdout
+    only = run_ok("dead", "--db", db, "--reason", "duplicate_id", "--json").stdout
     assert [json.loads(line)["record_id"] for line in only.splitlines()] == ["t1"]
-    assert "bad_json (2), duplicate_id (1)" in said("dead", "--db", db, "--reason", "nope").stderr
-    assert "no dead letters" in said("dead", "--db", store(tmp_path / "empty.db")).stderr
+    assert "bad_json (2), duplicate_id (1)" in run_ok("dead", "--db", db, "--reason", "nope").stderr
+    assert "no dead letters" in run_ok("dead", "--db", store(tmp_path / "empty.db")).stderr
 
 
 PIPELINE = """
@@ -344,7 +346,7 @@ def test_a_spreadsheet_runs_nothing_of_an_export(tmp_path: Path) -> None:
     plain = alert("77", record_id="-5", message="-12.50")
     db = store(tmp_path / "c.db", Delivery("p", 0, alerts=[hostile, plain]))
     out = tmp_path / "out.csv"
-    said("export", "--db", db, "--format", "csv", "--output", out)
+    run_ok("export", "--db", db, "--format", "csv", "--output", out)
     with out.open(encoding="utf-8", newline="") as file:
         first, second = csv.DictReader(file)
     assert out.read_text(encoding="utf-8").replace("\n", "").isprintable()
@@ -360,7 +362,7 @@ def test_dead_letters_do_not_steer_the_terminal(tmp_path: Path) -> None:
         "payments", "bad_json", "found \x1b]0;x\x07", "in/\u202ea\x1b[2J.jsonl", 1, b"\x1b[31m\xe2\x80\xae"
     )
     db = store(tmp_path / "c.db", Delivery("p", 0, dead=[letter]))
-    text = said("dead", "--db", db).stdout
+    text = run_ok("dead", "--db", db).stdout
     assert text.replace("\n", "").isprintable()
     assert "\\u202ea\\x1b[2J" in text
 
@@ -376,7 +378,7 @@ def test_the_store_that_is_read_is_not_written_over(db: Path, tmp_path: Path) ->
 def test_an_export_to_a_device_leaves_the_device(db: Path, tmp_path: Path) -> None:
     link = tmp_path / "nothing"
     link.symlink_to("/dev/null")
-    said("export", "--db", db, "--output", link)
+    run_ok("export", "--db", db, "--output", link)
     assert link.is_symlink()
     assert link.is_char_device()
 
@@ -386,9 +388,9 @@ def test_an_export_to_a_device_leaves_the_device(db: Path, tmp_path: Path) -> No
 def test_what_is_listed_fits_the_screen(
     db: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], columns: int
 ) -> None:
-    widest = {" ".join(line.split()) for line in said(*arguments, "--db", db).stdout.splitlines()}
+    widest = {" ".join(line.split()) for line in run_ok(*arguments, "--db", db).stdout.splitlines()}
     monkeypatch.setenv("COLUMNS", str(columns))
-    lines = said(*arguments, "--db", db).stdout.splitlines()
+    lines = run_ok(*arguments, "--db", db).stdout.splitlines()
     assert max(map(len, lines)) <= columns
     assert columns < 200 or widest == {" ".join(line.split()) for line in lines}
     if columns >= 40:

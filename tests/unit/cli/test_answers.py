@@ -18,7 +18,7 @@ from crossline.io.sqlite.sink import SqliteSink
 from .alertkit import alert
 
 Run = Callable[..., int]
-Told = pytest.CaptureFixture[str]
+Captured = pytest.CaptureFixture[str]
 SAMPLE = ["--stream", "stream.yaml", "--input", "in/*.jsonl"]
 SHARED = """
 kind: figure
@@ -63,7 +63,7 @@ def alerts(name: str = "alerts.jsonl") -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(name).read_text().splitlines()]
 
 
-def test_backtest_lists_what_appears_and_disappears(run: Run, capsys: Told) -> None:
+def test_backtest_lists_what_appears_and_disappears(run: Run, capsys: Captured) -> None:
     """With a lower bound the transfer of 450 euros is found too; rules that are not there find nothing any more."""
     text = Path("rules/large_payment.yaml").read_text()
     Path("candidate.yaml").write_text(text.replace("value: 100000", "value: 44999"))
@@ -76,7 +76,7 @@ def test_backtest_lists_what_appears_and_disappears(run: Run, capsys: Told) -> N
     ]
 
 
-def test_of_many_that_appear_some_are_listed_and_the_rest_counted(run: Run, capsys: Told) -> None:
+def test_of_many_that_appear_some_are_listed_and_the_rest_counted(run: Run, capsys: Captured) -> None:
     every = "rule_id: every\nversion: 1\nrule_type: threshold\nsource_topic: payments\n"
     Path("every.yaml").write_text(f"{every}conditions: [{{field: amount_cents, operator: '>', value: 0}}]\n")
     assert run("backtest", "--rules", "rules", *SAMPLE, "--compare", "every.yaml") == 0
@@ -86,7 +86,7 @@ def test_of_many_that_appear_some_are_listed_and_the_rest_counted(run: Run, caps
     assert lines[-1] == f"appear: every at {count - 5} more"
 
 
-def test_backtest_marks_rules_whose_alerts_no_sink_gets(run: Run, capsys: Told) -> None:
+def test_backtest_marks_rules_whose_alerts_no_sink_gets(run: Run, capsys: Captured) -> None:
     path = Path("rules/spending.yaml")
     path.write_text(path.read_text().rstrip() + "\n  emit_to_sink: false\n")
     assert run("backtest", "--rules", "rules", *SAMPLE) == 0
@@ -98,7 +98,7 @@ def test_backtest_marks_rules_whose_alerts_no_sink_gets(run: Run, capsys: Told) 
 
 
 @pytest.mark.parametrize("place", ["shared", "shared/tries.yaml"], ids=["folder", "file"])
-def test_backtest_takes_shared_figures_from_elsewhere(run: Run, capsys: Told, place: str) -> None:
+def test_backtest_takes_shared_figures_from_elsewhere(run: Run, capsys: Captured, place: str) -> None:
     Path("shared").mkdir()
     Path("shared/tries.yaml").write_text(SHARED)
     Path("f.yaml").write_text(NAMES_IT)
@@ -112,14 +112,14 @@ def test_backtest_takes_shared_figures_from_elsewhere(run: Run, capsys: Told, pl
 
 
 @pytest.mark.parametrize("command", [["backtest", "--rules", "rules"], ["rules", "test", "rules"]])
-def test_where_every_record_is_a_dead_letter_the_answer_is_no(run: Run, capsys: Told, command: list[str]) -> None:
+def test_where_every_record_is_a_dead_letter_the_answer_is_no(run: Run, capsys: Captured, command: list[str]) -> None:
     Path("bad.jsonl").write_text("nonsense\nmore\n")
     assert run(*command, "--stream", "stream.yaml", "--input", "bad.jsonl") == 1
     text = "every record was a dead letter, and none was judged: 2 malformed_json"
     assert text in capsys.readouterr().err
 
 
-def test_a_csv_without_the_id_says_what_it_has_and_which_separator_would_fit(run: Run, capsys: Told) -> None:
+def test_a_csv_without_the_id_says_what_it_has_and_which_separator_would_fit(run: Run, capsys: Captured) -> None:
     Path("csv.yaml").write_text(Path("stream.yaml").read_text().replace("format: json", "format: csv"))
     names = ["payment_id", "account_id", "merchant_id", "amount_cents", "channel", "country", "paid_at"]
     row = ["p1", "a1", "m1", "5", "card", "NO", "2026-01-05T10:00:00Z"]
@@ -133,7 +133,7 @@ def test_a_csv_without_the_id_says_what_it_has_and_which_separator_would_fit(run
     assert "found fields payment, amount_cents" in " ".join(capsys.readouterr().out.split())
 
 
-def test_labels_parted_by_semicolons_say_so(run: Run, capsys: Told) -> None:
+def test_labels_parted_by_semicolons_say_so(run: Run, capsys: Captured) -> None:
     Path("labels.csv").write_text("payment_id;is_fraud\np0001;1\n")
     assert run("rules", "compare", "rules", "rules", *SAMPLE, "--labels", "labels.csv") == 2
     assert "found fields payment_id, is_fraud, parted by semicolons; write the file with commas" in " ".join(
@@ -142,7 +142,7 @@ def test_labels_parted_by_semicolons_say_so(run: Run, capsys: Told) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]\n", "", "# nothing yet\n"])
-def test_check_of_no_rules_is_no_success(run: Run, capsys: Told, text: str) -> None:
+def test_check_of_no_rules_is_no_success(run: Run, capsys: Captured, text: str) -> None:
     Path("none.yaml").write_text(text)
     assert run("rules", "check", "none.yaml", "--stream", "stream.yaml") == 1
     assert capsys.readouterr().err == "found no rules in none.yaml; expected files with a rule or a list of rules\n"
@@ -150,13 +150,13 @@ def test_check_of_no_rules_is_no_success(run: Run, capsys: Told, text: str) -> N
     assert json.loads(capsys.readouterr().out)["ok"] is False
 
 
-def test_check_of_shared_figures_alone_is_one(run: Run, capsys: Told) -> None:
+def test_check_of_shared_figures_alone_is_one(run: Run, capsys: Captured) -> None:
     Path("shared.yaml").write_text(SHARED)
     assert run("rules", "check", "shared.yaml", "--stream", "stream.yaml") == 0
     assert capsys.readouterr().err == "1 shared figure in 1 file: nothing wrong\n"
 
 
-def test_a_figure_that_no_formula_reads_is_warned_of_and_costs_nothing(run: Run, capsys: Told) -> None:
+def test_a_figure_that_no_formula_reads_is_warned_of_and_costs_nothing(run: Run, capsys: Captured) -> None:
     """Also where a text in the formula is written as it is called; what it is of changes neither the key nor alerts."""
     Path("f.yaml").write_text(UNREAD)
     assert run("rules", "check", "f.yaml", "--stream", "stream.yaml") == 0
@@ -175,7 +175,7 @@ def test_a_figure_that_no_formula_reads_is_warned_of_and_costs_nothing(run: Run,
     assert [each | {"detected_at": ""} for each in found] == [each | {"detected_at": ""} for each in alerts()]
 
 
-def test_figures_of_which_none_is_read_are_an_error(run: Run, capsys: Told) -> None:
+def test_figures_of_which_none_is_read_are_an_error(run: Run, capsys: Captured) -> None:
     Path("f.yaml").write_text(UNREAD.replace("tries >= 3 and ", ""))
     assert run("rules", "check", "f.yaml", "--stream", "stream.yaml") == 1
     assert "expected a figure that when or value names" in capsys.readouterr().out
@@ -190,7 +190,7 @@ def test_figures_of_which_none_is_read_are_an_error(run: Run, capsys: Told) -> N
         ("version: 1.0", "without the point: 1"),
     ],
 )
-def test_what_other_programs_write_has_a_hint_of_one_line(run: Run, capsys: Told, line: str, hint: str) -> None:
+def test_what_other_programs_write_has_a_hint_of_one_line(run: Run, capsys: Captured, line: str, hint: str) -> None:
     text = Path("rules/large_payment.yaml").read_text()
     if line.startswith("version"):
         text = re.sub(r"version: 1\b.*\n", f"{line}\n", text)
@@ -202,7 +202,7 @@ def test_what_other_programs_write_has_a_hint_of_one_line(run: Run, capsys: Told
     assert capsys.readouterr().out.splitlines()[-1].strip() == hint
 
 
-def test_show_of_an_alert_whose_value_no_line_is_of_has_the_value(run: Run, capsys: Told) -> None:
+def test_show_of_an_alert_whose_value_no_line_is_of_has_the_value(run: Run, capsys: Captured) -> None:
     sink = SqliteSink(Path("s.db"), "payments")
     sink.open()
     sink.deliver(Delivery("p", 0, alerts=[alert("55", operator=None, threshold=None)]))

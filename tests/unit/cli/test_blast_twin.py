@@ -99,7 +99,7 @@ def counted(payments: list[Payment], mine: Payment) -> list[Payment]:
 
 
 def brute(payments: list[Payment], rule: str, line: int, live: int, span: tuple[int, int]) -> dict[str, Any]:
-    """What is told, by looking at every payment: its figure, what it rests on, how far it is from the line."""
+    """The expected report, from every payment: its figure, the evidence, the distance from the threshold."""
     inside = [each for each in payments if span[0] <= each.at_ms < span[1]]
     rests = {each.record_id: [each] if rule == AMOUNT else counted(payments, each) for each in inside}
     figure = {each.record_id: each.amount if rule == AMOUNT else len(rests[each.record_id]) for each in inside}

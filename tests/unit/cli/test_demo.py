@@ -74,7 +74,7 @@ def test_one_that_is_at_work_is_left_alone(
 
 
 @pytest.mark.parametrize("there", ["mine.txt", ".hidden", "pipeline.yaml"])
-def test_a_folder_of_somebody_else_is_left_alone(
+def test_a_folder_of_another_user_is_left_alone(
     tmp_path: Path, laid: Callable[[Path], int], capsys: pytest.CaptureFixture[str], there: str
 ) -> None:
     (tmp_path / there).write_text("precious")

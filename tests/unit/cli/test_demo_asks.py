@@ -37,13 +37,13 @@ class Api(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.asked.append((self.path, b""))
-        self.tell(503 if len(self.asked) == 1 else 200, {"ok": len(self.asked) > 1})
+        self.respond(503 if len(self.asked) == 1 else 200, {"ok": len(self.asked) > 1})
 
     def do_POST(self) -> None:
         self.asked.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-        self.tell(200, ANSWER)
+        self.respond(200, ANSWER)
 
-    def tell(self, status: int, body: Any) -> None:
+    def respond(self, status: int, body: Any) -> None:
         raw = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(raw)))
@@ -78,7 +78,7 @@ def test_it_asks_about_a_payment_like_the_last_that_raised_an_alert() -> None:
     workload = CardWorkload(seed=7)
     lines = [json.loads(line) for line in workload.lines(0, RECORDS).splitlines()]
     alerts = [{"event_time": "2026-01-01T00:01:00.000Z", "record_id": "t0000900"}]
-    alerts += [{"event_time": "2026-01-01T00:00:30.000Z", "record_id": "t0000400"}]  # told later, of earlier
+    alerts += [{"event_time": "2026-01-01T00:00:30.000Z", "record_id": "t0000400"}]  # emitted later, of earlier
     asked = payment_to_ask(alerts, workload, RECORDS)
     assert asked == {**lines[900], "transaction_id": "demo-1", "event_time": lines[-1]["event_time"]}
     assert payment_to_ask([], workload, RECORDS) == {**lines[-1], "transaction_id": "demo-1"}
@@ -117,7 +117,7 @@ def test_a_demo_that_has_no_api_says_why_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_an_api_that_breaks_off_is_reported(tmp_path: Path, api: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Api, "do_POST", lambda self: self.tell(500, {"detail": "a fault"}))
+    monkeypatch.setattr(Api, "do_POST", lambda self: self.respond(500, {"detail": "a fault"}))
     asked = ask(project(tmp_path / "demo", api), tmp_path / "demo", {}, None)
     assert asked.problem is not None
     assert "500" in asked.problem

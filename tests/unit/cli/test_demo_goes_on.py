@@ -79,7 +79,7 @@ def test_the_same_pipeline_has_more_payments(tmp_path: Path, monkeypatch: pytest
 
 def _two_people(users: Path, text: str, *, open_: bool) -> None:
     """Both log in with what was shown, and neither may write a rule and approve it too."""
-    assert not open_, "where all are anybody, nobody is a second person"
+    assert not open_, "without users there is no second person"
     file = UserFile(users)
     shown = {words[0]: words[1] for line in text.splitlines() if (words := line.split())[:1] in PEOPLE_SHOWN}
     scopes = {}

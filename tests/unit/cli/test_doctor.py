@@ -1,4 +1,4 @@
-"""``crossline doctor`` on made-up machines: what is said, and what the exit code is."""
+"""``crossline doctor`` on made-up machines: its findings and its exit code."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_broker_that_does_not_answer_is_missing(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("crossline.cli.doctor.kafka._ASK_S_MAX", 0.2)
     fill("local-fs", monkeypatch)
     fill("spark-kafka", monkeypatch)
-    with socket.socket() as unanswered:  # bound, and nobody listens
+    with socket.socket() as unanswered:  # bound, and not listening
         unanswered.bind(("127.0.0.1", 0))
         brokers = f"127.0.0.1:{unanswered.getsockname()[1]}"
         (tmp_path / "stream.yaml").write_text(STREAMS)

@@ -1,4 +1,4 @@
-"""``crossline holds``: what a person holds, as a folder of rules has it and as the pipeline takes it up."""
+"""``crossline holds``: what a person holds, as a folder of rules has it and as the pipeline loads it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def test_a_hold_is_placed_listed_and_released(project: Path) -> None:
     pipeline_runs(NOW_MS)
     done = run(*PLACE, "--id", ID)
     assert done.stdout.startswith(f"{ID}: account=a1 held until ")
-    assert done.stdout.endswith(f", by {me}; effective when a pipeline takes it up, within two seconds where it runs\n")
+    assert done.stdout.endswith(
+        f", by {me}; effective when a pipeline loads it; a running one does within two seconds\n"
+    )
     again = run(*PLACE, "--id", ID, "--until", "25h")
     assert isinstance(again.exception, PermanentError)
     assert "asks for something else" in str(again.exception)
@@ -105,7 +107,7 @@ def test_what_is_no_hold_is_refused_and_nothing_is_written(project: Path) -> Non
         assert isinstance(done.exception, PermanentError | UsageError), done.output
         assert shown in str(done.exception)
     done = run("release", ID, "--reason", "x")
-    assert "expected one that is taken up: see crossline holds list" in str(done.exception)
+    assert "expected one that is loaded: see crossline holds list" in str(done.exception)
     assert "of files in a folder who owns them counts" in str(run(*PLACE, "--as", "bob").exception)
     for wrong_id in ("../x", "../../pipeline", "x", ID[:-1], f"{ID}/release", ""):
         for command in ((*PLACE, "--id", wrong_id), ("release", wrong_id, "--reason", "x")):

@@ -1,4 +1,4 @@
-"""Every command with values that nobody means well by: an error line and an exit code, never a traceback."""
+"""Every command with hostile values: an error line and an exit code, never a traceback."""
 
 from __future__ import annotations
 

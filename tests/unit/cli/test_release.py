@@ -50,11 +50,11 @@ def pipeline_runs(now_ms: int) -> None:
     log.close()
 
 
-def test_a_release_is_taken_up_and_stands_in_the_history(project: Path) -> None:
+def test_a_release_is_applied_and_is_in_the_history(project: Path) -> None:
     pipeline_runs(NOW_MS)
     me = getpass.getuser()
     assert run("release", "burst", *A1, "--reason", "the customer called").stdout == (
-        f"burst, account=a1, device=7: released by {me}; effective when a pipeline takes it up\n"
+        f"burst, account=a1, device=7: released by {me}; effective when a pipeline loads it\n"
     )
     pipeline_runs(NOW_MS + 1_000)
     pipeline_runs(NOW_MS + 2_000)

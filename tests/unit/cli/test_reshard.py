@@ -92,7 +92,7 @@ def test_a_pipeline_that_runs_is_refused(pipeline: Path, checkpoint: Path, capsy
 def test_what_is_no_checkpoint_is_refused_and_not_made(
     pipeline: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "there is no checkpoint; engine.shards says" in refused(pipeline, 2, capsys)
+    assert "there is no checkpoint; engine.shards sets" in refused(pipeline, 2, capsys)
     assert not checkpoint.exists()
     checkpoint.mkdir(parents=True)
     assert "has no snapshot.json" in refused(pipeline, 2, capsys)

@@ -1,4 +1,4 @@
-"""What commands write is open to nobody else, unless somebody says so."""
+"""Only the owner may read what commands write, unless a umask says otherwise."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 
-def command(*arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, umask_text: str | None = None) -> subprocess.CompletedProcess[str]:
     """A command line in a process whose umask is the usual one."""
     environment = {name: value for name, value in os.environ.items() if name != "CROSSLINE_UMASK"}
     return subprocess.run(
         [sys.executable, "-m", "crossline.cli.main", *arguments],
-        env=environment if said is None else {**environment, "CROSSLINE_UMASK": said},
+        env=environment if umask_text is None else {**environment, "CROSSLINE_UMASK": umask_text},
         umask=0o022,
         capture_output=True,
         text=True,
@@ -31,7 +31,7 @@ def rights(path: Path) -> str:
 def generated(root: Path, text: str | None) -> tuple[str, set[str]]:
     """Rights of a folder and of the files in it, with records that were made."""
     folder = root / "made" / "below"
-    done = command("generate", "tx", "--records", "10", "--files", "2", "--output", str(folder), said=text)
+    done = command("generate", "tx", "--records", "10", "--files", "2", "--output", str(folder), umask_text=text)
     assert done.returncode == 0, done.stderr
     return rights(folder), {rights(path) for path in folder.iterdir()}
 
@@ -62,7 +62,7 @@ def test_a_project_is_for_people_to_share(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "77", "777", "0o77", "abc", "700", "08", "0777"])
 def test_no_mask_is_refused(text: str) -> None:
-    done = command("generate", "tx", "--records", "10", said=text)
+    done = command("generate", "tx", "--records", "10", umask_text=text)
     assert done.returncode == 2
     assert "CROSSLINE_UMASK is " in done.stderr
-    assert "077 (nobody else reads what a run writes, as without it)" in done.stderr
+    assert "077 (only this user reads what a run writes, the default)" in done.stderr

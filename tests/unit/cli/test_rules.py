@@ -127,7 +127,7 @@ def test_list_before_and_after_a_pipeline_ran(project: Path) -> None:
     assert [(row["rule_id"], row["version"], row["live"], row["effective_from"]) for row in lines(result)] == [
         ("large", 1, True, None)
     ]
-    assert "not taken up yet, as the pipeline does while it runs: large version 2\n" in result.stderr
+    assert "not loaded yet; a running pipeline loads them: large version 2\n" in result.stderr
     assert "rules/bad.yaml has errors: crossline rules check rules/bad.yaml\n" in result.stderr
 
     pipeline_runs(NOW_MS)
@@ -222,7 +222,7 @@ def test_publish_refuses_what_may_not_follow_what_is_live(project: Path) -> None
     with pytest.raises(RefusedError, match=r"large\.yaml:3: .*\n.*\n.*\n  version 1 is published with another body"):
         run("publish", "large.yaml")
     assert (project / "rules/large.yaml").read_text(encoding="utf-8") == LARGE
-    with pytest.raises(UsageError, match="is in rules already: a running pipeline takes it up by itself"):
+    with pytest.raises(UsageError, match="is in rules already: a running pipeline loads it by itself"):
         run("publish", "rules/large.yaml")
     with pytest.raises(UsageError, match=r"found file stream\.txt; expected a name that ends in"):
         run("publish", "stream.txt")
@@ -246,7 +246,7 @@ def test_set_status_edits_one_line(project: Path) -> None:
     pipeline_runs(NOW_MS)
     result = run("set-status", "large", "paused")
     assert result.stdout == (
-        "large version 1: paused in rules/large.yaml; effective when the pipeline takes it up, "
+        "large version 1: paused in rules/large.yaml; effective when the pipeline loads it, "
         "within a second where it runs, else after its next start\n"
     )
     expected = LARGE.replace("- rule_id: large\n", "- rule_id: large\n  status: paused\n")
@@ -278,7 +278,7 @@ def test_retired_is_the_end_also_before_a_pipeline_has_taken_it_up(project: Path
     """What stands in the file counts, as it does where a pipeline runs: else a restart decides what may follow."""
     pipeline_runs(NOW_MS)
     run("set-status", "large", "retired")
-    text = r"large is retired in rules/large\.yaml, which no pipeline has taken up yet, and cannot become active; "
+    text = r"large is retired in rules/large\.yaml, which no pipeline has loaded yet, and cannot become active; "
     with pytest.raises(PermanentError, match=text + "expected no other status; publish a new version"):
         run("set-status", "large", "active")
     (project / "large.yaml").write_text(LARGE, encoding="utf-8")
@@ -293,7 +293,7 @@ def test_a_status_that_no_pipeline_has_taken_up_may_be_taken_back(project: Path)
     pipeline_runs(NOW_MS)
     run("set-status", "large", "paused")
     assert run("set-status", "large", "active").stdout == (
-        "large version 1: active in rules/large.yaml again; paused, which no pipeline has taken up, is taken back\n"
+        "large version 1: active in rules/large.yaml again; paused, which no pipeline has loaded, is undone\n"
     )
     assert "status: active" in (project / "rules/large.yaml").read_text(encoding="utf-8")
     run("set-status", "large", "paused")

@@ -117,7 +117,7 @@ def test_the_nearest_frauds_of_a_window_come_first(project: Path, capsys: pytest
     assert blast["missed_count"] == 1
 
 
-def test_money_and_precision_are_foretold_beside_alerts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_money_and_precision_are_predicted_beside_alerts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ahead = proven(project, capsys)["predicted"]
     assert (ahead["money"], ahead["precision"]) == (None, None)  # type: ignore[index]
     money = proven(project, capsys, "--amount", "amount_cents")["predicted"]["money"]  # type: ignore[index]
@@ -129,7 +129,7 @@ def test_money_and_precision_are_foretold_beside_alerts(project: Path, capsys: p
     assert money["high"] == pytest.approx(2_200 / days + half, abs=0.01)
     (project / "labels.csv").write_text("record_id,is_fraud\np3,1\np5,1\np1,1\np2,0\n")
     found = proven(project, capsys, "--labels", str(project / "labels.csv"))["predicted"]["precision"]  # type: ignore[index]
-    # Alerts on p2 to p7, of which p2 is good, p3 and p5 are frauds, and nobody said anything of the others.
+    # Alerts on p2 to p7, of which p2 is good, p3 and p5 are frauds, and the others have no label.
     assert found == {"true": 2, "labels": 3, "value": None, "low": None, "high": None}
     (project / "labels.csv").write_text("record_id,is_fraud\np3,1\np5,1\n")
     found = proven(project, capsys, "--labels", str(project / "labels.csv"))["predicted"]["precision"]  # type: ignore[index]

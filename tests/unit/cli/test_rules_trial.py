@@ -17,7 +17,7 @@ COMMAND = ["rules", "test", "rules", "--stream", "stream.yaml", "--input", "in/*
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """A command in a new project; what it said on the standard output."""
+    """Runs a command in a new project; returns its standard output."""
     for name, content in template_files():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -81,7 +81,7 @@ def test_a_rule_with_errors_is_reported_with_its_line(run: Callable[..., str]) -
     assert "rules/bad.yaml:2: version" in run(code=2)
 
 
-def test_near_misses_tell_what_was_missing(run: Callable[..., str]) -> None:
+def test_near_misses_say_what_was_missing(run: Callable[..., str]) -> None:
     found = run()
     assert "found amount_cents 45,000; expected amount_cents > 100000: 55,000 is missing" in found
     lines = [json.loads(line) for line in run("--json").splitlines()]

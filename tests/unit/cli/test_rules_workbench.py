@@ -28,7 +28,7 @@ SAMPLE = [*HERE, "--input", "in/*.jsonl"]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """``crossline rules …`` in a new project; what it said."""
+    """Runs ``crossline rules …`` in a new project; returns its output."""
     for name, content in template_files():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)

@@ -97,6 +97,6 @@ def test_what_the_api_takes_goes_on_to_spark(ran: Callable[..., int]) -> None:
         ran(sources={"payments": {**TOPIC, "key": "id"}})
 
 
-def test_without_an_api_nobody_asks(ran: Callable[..., int]) -> None:
+def test_without_an_api_there_is_no_request(ran: Callable[..., int]) -> None:
     with pytest.raises(SparkStartedError):
         ran("--json", sources={"payments": TOPIC}, **serve(signing_key_file="none.pem"))

@@ -1,4 +1,4 @@
-"""A signal that comes while the main thread is in a call that hears of none, as compiling a kernel is."""
+"""A signal that comes while the main thread is in a call that no signal interrupts, such as compiling a kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ with stoppable() as stopping:
     print("busy", flush=True)
     while work.running:
         time.sleep(0.01)
-    time.sleep(1.0)  # longer than it takes to hear that nobody acts on a signal
+    time.sleep(1.0)  # longer than it takes to notice that the main thread does not act on a signal
 """
 
 
@@ -55,7 +55,7 @@ def test_a_start_ends_though_the_main_thread_is_deaf(number: signal.Signals) -> 
         assert errors == f"stopped by {number.name}\n"
 
 
-def test_a_main_thread_that_hears_acts_once() -> None:
+def test_a_main_thread_that_handles_signals_acts_once() -> None:
     with started(AWAKE) as process:
         try:
             process.send_signal(signal.SIGTERM)

@@ -100,7 +100,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [*map(str, arguments)])
 
 
-def said(*arguments: object) -> str:
+def stdout_of(*arguments: object) -> str:
     result = run(*arguments)
     assert result.exit_code == 0, (result.output, result.exception)
     return result.stdout
@@ -157,28 +157,28 @@ COMMANDS = [
 
 def test_both_say_the_same(stores: tuple[str, str], tmp_path: Path) -> None:
     for command in COMMANDS:
-        in_file, in_postgres = (said(*command, "--db", db) for db in stores)
+        in_file, in_postgres = (stdout_of(*command, "--db", db) for db in stores)
         assert in_file, command
         assert in_postgres == in_file, command
-        assert said(*command, "--pipeline", tmp_path / "pipeline.yaml") == in_file, command
+        assert stdout_of(*command, "--pipeline", tmp_path / "pipeline.yaml") == in_file, command
 
 
 def test_a_decision_is_reported_with_its_reasons_and_what_became_of_it(stores: tuple[str, str]) -> None:
     for name in ("1d", "9d", "t1"):  # the decision, its revision, the record
-        shown = said("decisions", "show", name, "--db", stores[0])
+        shown = stdout_of("decisions", "show", name, "--db", stores[0])
         assert shown.index("block  t1 of payments") < shown.index("review  t1 of payments")
         assert "card_burst@3 asks for block (score 70): 10 \\x1b[2J" in shown
         assert f"{DECISIONS[0]['decision_id']}, because of 3c000000-0000-5000-8000-000000000004" in shown
     listed = [
         json.loads(line)["decision_id"][:2]
-        for line in said("decisions", "list", "--json", "--db", stores[0]).splitlines()
+        for line in stdout_of("decisions", "list", "--json", "--db", stores[0]).splitlines()
     ]
     assert listed == ["2d", "9d", "1d"]
-    table = said("decisions", "list", "--db", stores[0]).splitlines()
+    table = stdout_of("decisions", "list", "--db", stores[0]).splitlines()
     assert table[0].split() == ["id", "happened", "decision", "score", "record", "why"]
     assert "review (revision 1)" in table[2]
-    said_of = " ".join(said("decisions", "list", "--db", stores[0]).split())
-    assert "revised: alert of card_burst@3 retracted by record t9" in said_of
+    rows_text = " ".join(stdout_of("decisions", "list", "--db", stores[0]).split())
+    assert "revised: alert of card_burst@3 retracted by record t9" in rows_text
 
 
 def test_what_is_not_there_is_reported(stores: tuple[str, str], tmp_path: Path) -> None:

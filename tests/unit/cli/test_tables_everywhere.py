@@ -210,7 +210,7 @@ def shops(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def _untimed(value: Any) -> Any:
-    """Without when it was said."""
+    """The line without its time."""
     if isinstance(value, dict):
         return {name: _untimed(each) for name, each in value.items() if name not in {"detected_at", "decided_at"}}
     return [_untimed(each) for each in value] if isinstance(value, list) else value

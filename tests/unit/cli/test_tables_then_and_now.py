@@ -48,7 +48,7 @@ START_MS = 1_767_268_800_000
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Six records a second apart of a0, a1, a2, …; a0 is Norwegian, from the fourth record on a1, and now nobody."""
+    """Six records a second apart of a0, a1, a2, …; a0 is Norwegian, from the fourth record on a1, and now none."""
     monkeypatch.chdir(tmp_path)
     for name in ("rules", "in"):
         (tmp_path / name).mkdir()

@@ -116,7 +116,7 @@ def stream_of(*parts: bytes) -> Response:
 
 
 class Connection:
-    """One that somebody opened."""
+    """An open case."""
 
     def __init__(self, sock: socket.socket, over: threading.Event) -> None:
         self.sock, self.over = sock, over
@@ -145,7 +145,7 @@ class Connection:
         self.sock.close()
 
     def trickle(self, data: bytes) -> None:
-        """A byte at a time, for as long as somebody reads: each well within any time of a read."""
+        """A byte at a time, as long as the client reads: each well within any read timeout."""
         for byte in data:
             if self.over.wait(0.005):
                 return

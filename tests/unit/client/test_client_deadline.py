@@ -88,7 +88,7 @@ async def _patient(url: str) -> Decision:
 
 
 @BOTH
-def test_nobody_listens(ask: Callable[..., Decision]) -> None:
+def test_a_refused_connection_is_unreachable(ask: Callable[..., Decision]) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         found = in_time(lambda: ask(f"http://127.0.0.1:{bound.getsockname()[1]}"))
@@ -97,7 +97,7 @@ def test_nobody_listens(ask: Callable[..., Decision]) -> None:
 
 
 @BOTH
-def test_a_name_that_nobody_knows(ask: Callable[..., Decision]) -> None:
+def test_an_unknown_host_is_unreachable(ask: Callable[..., Decision]) -> None:
     assert in_time(lambda: ask("http://nobody.invalid:8080")).answered == "unreachable"
 
 
@@ -115,7 +115,7 @@ def test_a_fallback_that_fails_is_review(fallback: Any) -> None:
     assert [each.part for each in found.degraded] == ["client", "client.fallback"]
 
 
-def test_a_fallback_that_takes_its_time_holds_up_nobody_else() -> None:
+def test_a_slow_fallback_delays_no_other_call() -> None:
     in_it, over = threading.Event(), threading.Event()
 
     def slow(_: str, record: Mapping[str, Any]) -> str:
@@ -133,7 +133,7 @@ def test_a_fallback_that_takes_its_time_holds_up_nobody_else() -> None:
         assert waiting.result(WAIT_S).decision == "allow"
 
 
-def test_all_else_raises_where_nobody_answers() -> None:
+def test_other_calls_raise_without_an_answer() -> None:
     with Hostile(fake.hang) as server, Client(server.url, call_timeout=SHORT_S) as client:
         for ask in (lambda: client.decision("d1"), lambda: client.dry_run("payments", RECORD)):
             with pytest.raises(UnreachableError, match="no answer within 200 ms"):
@@ -193,7 +193,7 @@ def test_a_process_that_was_forked_off_asks_by_itself() -> None:
         assert server.opened == 2
 
 
-def test_an_event_loop_that_is_stuck_holds_nobody() -> None:
+def test_a_stuck_event_loop_delays_no_answer() -> None:
     over = threading.Event()
     with Hostile(fake.good) as server, Client(server.url, timeout=SHORT_S) as client:
         client._loop._loop.call_soon_threadsafe(over.wait)

@@ -75,16 +75,16 @@ def test_the_example_of_the_contract(client: Client, fake: Fake) -> None:
 
 def test_the_server_is_reported_what_is_left_without_a_margin(client: Client, fake: Fake) -> None:
     client.decide("payments", RECORD, timeout=10)
-    told_ms = int(fake.asked[0].query_params["timeout_ms"])
-    assert 5 <= told_ms <= 9_000
+    sent_ms = int(fake.asked[0].query_params["timeout_ms"])
+    assert 5 <= sent_ms <= 9_000
 
 
-@pytest.mark.parametrize(("timeout_s", "told_ms"), [(3_600.0, "30000"), (40.0, "30000")])
+@pytest.mark.parametrize(("timeout_s", "sent_ms"), [(3_600.0, "30000"), (40.0, "30000")])
 def test_the_server_is_reported_no_more_than_it_takes(
-    client: Client, fake: Fake, timeout_s: float, told_ms: str
+    client: Client, fake: Fake, timeout_s: float, sent_ms: str
 ) -> None:
     client.decide("payments", RECORD, timeout=timeout_s)
-    assert fake.asked[0].query_params["timeout_ms"] == told_ms
+    assert fake.asked[0].query_params["timeout_ms"] == sent_ms
 
 
 def test_a_record_that_was_answered_before_says_so(client: Client) -> None:
@@ -295,7 +295,7 @@ def test_the_key_is_shown_nowhere(fake: Fake, caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a\r\nX: y", "ключ"])
-def test_a_key_that_fits_no_header_is_refused_unsaid(key: str) -> None:
+def test_a_key_that_fits_no_header_is_refused_and_not_printed(key: str) -> None:
     with pytest.raises(ValueError, match="the key is empty or has") as caught:
         Client("http://127.0.0.1:1", key=key)
     assert not key or key not in str(caught.value)

@@ -105,7 +105,7 @@ def test_a_write_is_sent_again_under_its_idempotency_key(client: Client, fake: F
     assert keys[0] == keys[1] == keys[2] != keys[3]
 
 
-def test_a_write_may_ask_that_nobody_else_has_changed_it(client: Client, fake: Fake) -> None:
+def test_a_write_may_require_an_unchanged_version(client: Client, fake: Fake) -> None:
     fake.script += [lambda _: problem(412, "Precondition Failed", "changed by b")]
     with pytest.raises(PreconditionError, match="changed by b"):
         client.list_put("bad", "c1", if_match='"7"')

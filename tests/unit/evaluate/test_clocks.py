@@ -64,7 +64,7 @@ def judged(
     return found
 
 
-def told(found: list[Detection]) -> list[tuple[Any, ...]]:
+def alert_values(found: list[Detection]) -> list[tuple[Any, ...]]:
     return [(x["rule_id"], x["kind"], x["record_id"], x["value"]) for each in found for x in each.alerts]
 
 
@@ -73,8 +73,8 @@ def test_a_window_reaches_back_by_the_clock_that_is_named(named: str) -> None:
     """Paid a minute apart, and booked within ten seconds; then paid at once, and booked a minute apart."""
     made = [payment("p1", 0, 200, 200), payment("p2", 60, 205, 205), payment("p3", 60.5, 260, 260)]
     body = {**COUNTED, "timestamp_field": named}
-    assert told(judged([body], made)) == [("counted", "alert", "p2", 2)]
-    assert told(judged([{**body, "timestamp_field": None, "allowed_lateness": "10m"}], made)) == [
+    assert alert_values(judged([body], made)) == [("counted", "alert", "p2", 2)]
+    assert alert_values(judged([{**body, "timestamp_field": None, "allowed_lateness": "10m"}], made)) == [
         ("counted", "alert", "p3", 2)
     ]
 
@@ -87,10 +87,10 @@ def test_times_of_the_alert_are_those_of_the_record_and_its_window_is_on_the_clo
 
 
 def test_lateness_is_measured_on_it() -> None:
-    """p2 is an hour late by event time and on time by its booking; p3 is the other way round, and told as late."""
+    """p2 is an hour late by event time and on time by its booking; p3 is the other way round, and reported as late."""
     made = [payment("p1", 0, 200, 200), payment("p2", 0, 201, 202), payment("p3", 203, 3, 203.5)]
     found = judged([{**COUNTED, "aggregation_threshold": 1, "allowed_lateness": "2m"}, LARGE], made)
-    assert [record for _, _, record, _ in told(found)] == ["p1", "p2"]
+    assert [record for _, _, record, _ in alert_values(found)] == ["p1", "p2"]
     # By event time too late for large: p1 and p2; by booking for counted: p3.
     assert [each.record_id for each in found[0].late] == ["p1", "p2", "p3"]
 
@@ -99,7 +99,7 @@ def test_what_keeps_nothing_and_copies_of_it() -> None:
     body = {**LARGE, "timestamp_field": "booked"}
     made = [payment("p1", 150, 200, 200, 5), payment("p1", 150, 200, 201, 5), payment("p2", 201, 50, 202, 9)]
     found = judged([body, COUNTED], made[:1], made[1:])
-    assert told(found) == [("large", "alert", "p1", None)]  # p2 was booked more than two minutes ago
+    assert alert_values(found) == [("large", "alert", "p1", None)]  # p2 was booked more than two minutes ago
     assert [len(each.duplicates) for each in found] == [0, 1]
 
 
@@ -108,7 +108,7 @@ def test_a_late_booking_takes_back_what_it_changes() -> None:
     body = {**COUNTED, **summed, "late_policy": "reevaluate", "allowed_lateness": "1h"}
     made = [payment("p1", 10, 1000, 1000, 5), payment("p2", 20, 999, 1003, -1)]
     found = judged([body], made[:1], made[1:])
-    assert told(found) == [("counted", "alert", "p1", 5), ("counted", "correction", "p1", None)]
+    assert alert_values(found) == [("counted", "alert", "p1", 5), ("counted", "correction", "p1", None)]
     assert {each["event_time"] for x in found for each in x.alerts} == {"1970-01-01T00:00:10.000Z"}
 
 
@@ -119,7 +119,7 @@ def test_an_absence_waits_by_the_clock() -> None:
     answered = [payment("p1", 0, 100, 100, 5), payment("p2", 90, 109, 112)]
     in_vain = [payment("p3", 0, 200, 200, 5), payment("p4", 205, 215, 215), payment("p5", 300, 300, 300, 2)]
     found = judged([body], [*answered, *in_vain])
-    assert told(found) == [("absent", "alert", "p3", None)]
+    assert alert_values(found) == [("absent", "alert", "p3", None)]
     assert found[0].alerts[0]["event_time"] == "1970-01-01T00:00:00.000Z"
 
 
@@ -128,7 +128,7 @@ def test_hits_have_the_times_of_their_records() -> None:
     reader = {**COUNTED, "rule_id": "reader", "source_topic": "rule:counted", "timestamp_field": None}
     reader |= {"allowed_lateness": "10m", "aggregation_threshold": 1}
     made = [payment("p1", 0, 200, 200), payment("p2", 60, 201, 201)]
-    found = told(judged([{**COUNTED, "aggregation_threshold": 1}, reader], made))
+    found = alert_values(judged([{**COUNTED, "aggregation_threshold": 1}, reader], made))
     assert [each for each in found if each[0] == "reader"] == [
         ("reader", "alert", "p1", 1),
         ("reader", "alert", "p2", 1),
@@ -137,7 +137,7 @@ def test_hits_have_the_times_of_their_records() -> None:
 
 def test_where_rules_run_on_ingest_time_the_clock_that_is_named_counts() -> None:
     made = [payment("p1", 0, 200, 200), payment("p2", 60, 205, 230)]
-    assert told(judged([COUNTED], made, time_mode="processing_time")) == [("counted", "alert", "p2", 2)]
+    assert alert_values(judged([COUNTED], made, time_mode="processing_time")) == [("counted", "alert", "p2", 2)]
 
 
 def test_a_rule_that_comes_later_sees_ingest_times_as_the_stream_does() -> None:
@@ -145,7 +145,7 @@ def test_a_rule_that_comes_later_sees_ingest_times_as_the_stream_does() -> None:
     state = new_state(1)
     judged([LARGE], [payment("p0", 500, 500, 500)], state=state)
     (found,) = judged([LARGE, COUNTED], [payment("p1", 500, 499, 501), payment("p2", 501, 500, 502)], state=state)
-    assert told([found]) == [("counted", "alert", "p2", 2)]
+    assert alert_values([found]) == [("counted", "alert", "p2", 2)]
 
 
 @pytest.mark.parametrize(

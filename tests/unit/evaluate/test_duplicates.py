@@ -28,7 +28,7 @@ LAYOUT = make_layout("s", SPEC)
 LATENESS_S, WINDOW_S = 120, 10
 
 
-def told(mode: str, rows: list[dict[str, Any]], *, one_batch: bool) -> tuple[list[tuple[str, int]], list[str]]:
+def fates(mode: str, rows: list[dict[str, Any]], *, one_batch: bool) -> tuple[list[tuple[str, int]], list[str]]:
     """Record and value of each alert, and the ids of duplicates; times of ``rows`` in seconds."""
     rule = {"rule_id": "any", "version": 1, "rule_type": "velocity", "source_topic": "s", "group_by": "k"}
     rule |= {"aggregation_type": "count", "aggregation_threshold": 1, "window": f"{WINDOW_S}s", "emit": "every"}
@@ -52,7 +52,7 @@ def test_a_duplicate_is_not_judged_and_enters_no_window(mode: str, after_s: int,
     first = {"id": "r1", "t": 1000, "came": 1000, "k": "a"}
     again = {**first, "came": 1000 + after_s}
     other = {**again, "id": "r2", "t": again["came"]}
-    alerts, duplicates = told(mode, [first, again, other], one_batch=one_batch)
+    alerts, duplicates = fates(mode, [first, again, other], one_batch=one_batch)
     assert duplicates == ["r1"]
     assert alerts == [("r1", 1), ("r2", 2 if after_s < WINDOW_S else 1)]
 
@@ -62,6 +62,6 @@ def test_it_is_known_whatever_came_between(mode: str) -> None:
     """Enough others that the store throws out what it does not need."""
     first = {"id": "r1", "t": 1000, "came": 1000, "k": "a"}
     others = [{"id": f"o{n}", "t": 1000 + n, "came": 1000 + n, "k": "b"} for n in range(1, 100)]
-    alerts, duplicates = told(mode, [first, *others, {**first, "came": 1100}], one_batch=False)
+    alerts, duplicates = fates(mode, [first, *others, {**first, "came": 1100}], one_batch=False)
     assert duplicates == ["r1"]
     assert [record for record, _ in alerts].count("r1") == 1

@@ -66,7 +66,7 @@ def test_logs_are_merged_by_ingest_time_then_name_and_keep_their_own_order() -> 
 
 
 def test_a_record_stands_where_its_log_had_got_to_before_it_in_other_shards_and_batches() -> None:
-    # What brought log q to 30 is in another shard; what brought log p to 40, in an earlier batch.
+    # The record that advanced log q to 30 is in another shard; the one that advanced log p to 40, in an earlier batch.
     late, plain = part("q", 1, [20], ["q2"], running=False), part("r", 0, [25, 35], ["r1", "r2"], running=False)
     elsewhere = part("q", 0, [30], ["q1"], running=False)
     old = part("p", 7, [10], ["p1"], running=False)

@@ -18,7 +18,7 @@ WORKLOAD = TxWorkload(seed=4)
 
 
 class Hand:
-    """A clock that moves when somebody sleeps, or when told."""
+    """A clock that moves with each sleep, or when the test sets it."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0

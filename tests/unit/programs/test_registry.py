@@ -1,4 +1,4 @@
-"""Aggregates as they are collected: each complete, of a name of its own, and told where one is not."""
+"""The registry of aggregates: each is complete and has a unique name; otherwise there is an error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_each_is_complete(aggregate: Aggregate) -> None:
     for mine, known in kept:
         assert mine is None or (len(mine) <= 2 and set(mine) <= set(known))
     assert aggregate.window is not None or aggregate.pane is not None
-    assert bool(aggregate.limits) == (None in (aggregate.window, aggregate.pane)), "what is refused is told why"
+    assert bool(aggregate.limits) == (None in (aggregate.window, aggregate.pane)), "a refusal has its reason"
     assert (aggregate.value is None) == (aggregate.name == "count")
     parts = ("field", "records", "last_of", "meets", "rank", "half_life")
     assert "{" not in aggregate.words.phrase.format_map(dict.fromkeys(parts, "x"))

@@ -5,13 +5,13 @@ import pytest
 
 from crossline.basics.streams.schema import load_streams
 
-from .desk import STREAMS, Desk
+from .harness import STREAMS, Harness
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     folder = tmp_path / "rules"
     folder.mkdir()
-    desk = Desk(folder, load_streams(STREAMS, "stream.yaml"))
-    yield desk
-    desk.log.close()
+    harness = Harness(folder, load_streams(STREAMS, "stream.yaml"))
+    yield harness
+    harness.log.close()

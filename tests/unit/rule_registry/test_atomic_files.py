@@ -18,7 +18,7 @@ from crossline.rule_registry.publish import RuleFolder
 from crossline.rules.base import Status
 from crossline.rules.rule_reader import load_rules_text
 
-from .desk import Desk, rule
+from .harness import Harness, rule
 
 ROUNDS = 15
 WAIT_S = 300.0
@@ -79,19 +79,19 @@ def test_a_process_publishes_while_another_sets_a_status(tmp_path: Path) -> None
     assert statuses_of(folder / "r.yaml")["a"] == (ROUNDS + 1, "active")
 
 
-def test_what_a_person_wrote_meanwhile_is_not_replaced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.write("r.yaml", rule("a"))
+def test_what_a_person_wrote_meanwhile_is_not_replaced(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.write("r.yaml", rule("a"))
     edited = rule("a") + "# a remark of a person\n"
 
     def edits(*arguments: Any) -> str:
-        desk.write("r.yaml", edited)
+        harness.write("r.yaml", edited)
         return with_status(*arguments)
 
     with_status = publish.with_status
     monkeypatch.setattr(publish, "with_status", edits)
     with pytest.raises(RetryableError, match=r"r\.yaml was changed by someone else at this moment; nothing is written"):
-        RuleFolder(desk.folder).set_status("a", "paused")
-    assert (desk.folder / "r.yaml").read_text(encoding="utf-8") == edited
+        RuleFolder(harness.folder).set_status("a", "paused")
+    assert (harness.folder / "r.yaml").read_text(encoding="utf-8") == edited
 
 
 def test_a_command_waits_for_the_other_and_says_for_which(tmp_path: Path) -> None:
@@ -152,15 +152,15 @@ def test_only_files_are_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule_id", [".x", "..", "-x", "con", ".x.yaml", "x"])
-def test_a_rule_that_gets_a_file_gets_one_that_is_read(desk: Desk, rule_id: str) -> None:
-    desk.write("r.yaml", rule(f"'{rule_id}'"))
-    desk.start()
-    (desk.folder / "r.yaml").unlink()
+def test_a_rule_that_gets_a_file_gets_one_that_is_read(harness: Harness, rule_id: str) -> None:
+    harness.write("r.yaml", rule(f"'{rule_id}'"))
+    harness.start()
+    (harness.folder / "r.yaml").unlink()
     for name in ("x.yaml", "rule.x.yaml"):
-        desk.write(name, "")
-    history = desk.log._history
-    written = RuleFolder(desk.folder, [history]).set_status(rule_id, "paused")
+        harness.write(name, "")
+    history = harness.log._history
+    written = RuleFolder(harness.folder, [history]).set_status(rule_id, "paused")
     assert written.change == "status_changed"
-    assert (desk.folder / "x.yaml").read_text(encoding="utf-8") == ""
-    _, events = desk.take_up()
+    assert (harness.folder / "x.yaml").read_text(encoding="utf-8") == ""
+    _, events = harness.take_up()
     assert [(e.event, e.rule_id, e.status) for e in events] == [("status_changed", rule_id, "paused")]

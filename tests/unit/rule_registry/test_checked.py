@@ -17,7 +17,7 @@ from crossline.rule_registry.history import History
 from crossline.rule_registry.rule_files import Known
 from crossline.rules.types.threshold import ThresholdRule
 
-from .desk import STREAMS, Desk, rule
+from .harness import STREAMS, Harness, rule
 
 MALFORMED = [
     rule("m").replace("'>'", "['>']"),
@@ -36,13 +36,13 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("text", MALFORMED)
-def test_a_malformed_rule_keeps_no_other_back(desk: Desk, text: str) -> None:
-    desk.write("m.yaml", text)
-    desk.write("a.yaml", rule("a"))
-    assert [each.rule.rule_id for each in desk.start().versions] == ["a"]
-    desk.write("b.yaml", rule("b"))
-    desk.write("m.yaml", rule("first"), text)
-    rules, events = desk.take_up()
+def test_a_malformed_rule_keeps_no_other_back(harness: Harness, text: str) -> None:
+    harness.write("m.yaml", text)
+    harness.write("a.yaml", rule("a"))
+    assert [each.rule.rule_id for each in harness.start().versions] == ["a"]
+    harness.write("b.yaml", rule("b"))
+    harness.write("m.yaml", rule("first"), text)
+    rules, events = harness.take_up()
     assert [(e.event, e.source) for e in events] == [("refused", "m.yaml"), ("published", "b.yaml")]
     assert [each.rule.rule_id for each in rules.versions] == ["a", "b"]
 
@@ -54,7 +54,7 @@ def faults() -> Iterator[list[dict[str, Any]]]:
 
 
 def test_a_fault_of_a_check_refuses_its_file_at_the_rule(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, faults: list[dict[str, Any]]
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, faults: list[dict[str, Any]]
 ) -> None:
     real = ThresholdRule.findings
 
@@ -64,10 +64,10 @@ def test_a_fault_of_a_check_refuses_its_file_at_the_rule(
         return real(self)
 
     monkeypatch.setattr(ThresholdRule, "findings", breaks)
-    desk.write("m.yaml", rule("ok"), rule("broken"), rule("bad").replace("amount", "amuont"))
-    desk.write("a.yaml", rule("a"))
-    assert [each.rule.rule_id for each in desk.start().versions] == ["a"]
-    _, refused = judge_files({"m.yaml": FileContent((desk.folder / "m.yaml").read_bytes())}, History(), Known())
+    harness.write("m.yaml", rule("ok"), rule("broken"), rule("bad").replace("amount", "amuont"))
+    harness.write("a.yaml", rule("a"))
+    assert [each.rule.rule_id for each in harness.start().versions] == ["a"]
+    _, refused = judge_files({"m.yaml": FileContent((harness.folder / "m.yaml").read_bytes())}, History(), Known())
     (problem,) = refused["m.yaml"].problems
     assert (problem.line, problem.path) == (6, "[1]")
     assert "KeyError: 'oops'" in problem.found
@@ -87,8 +87,8 @@ def test_a_fault_of_reading_refuses_its_file(monkeypatch: pytest.MonkeyPatch, fa
     assert [each["log_level"] for each in faults] == ["error", "error"]
 
 
-def test_reading_is_done_by_poll_alone_and_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.start()
+def test_reading_is_done_by_poll_alone_and_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.start()
     read: list[str] = []
     real = rule_files.load_yaml
 
@@ -101,15 +101,15 @@ def test_reading_is_done_by_poll_alone_and_once(desk: Desk, monkeypatch: pytest.
 
     monkeypatch.setattr(rule_files, "load_yaml", counted)
     monkeypatch.setattr(history, "event_rule", reads_again)
-    desk.write("a.yaml", rule("a"), rule("b", effective_from=7))
-    desk.write("m.yaml", "- [")
-    changes = desk.log.poll()
+    harness.write("a.yaml", rule("a"), rule("b", effective_from=7))
+    harness.write("m.yaml", "- [")
+    changes = harness.log.poll()
     assert read == ["a.yaml", "m.yaml"]
     # A pipeline that cannot take it up yet asks again and again.
-    assert desk.log.poll() is changes
-    rules, events = desk.log.take_up(changes, {}, 5)
+    assert harness.log.poll() is changes
+    rules, events = harness.log.take_up(changes, {}, 5)
     assert (len(rules), [e.event for e in events]) == (2, ["refused", "published", "published"])
-    assert desk.log.poll() is None
+    assert harness.log.poll() is None
     assert read == ["a.yaml", "m.yaml"]
 
 

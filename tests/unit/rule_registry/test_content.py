@@ -1,4 +1,4 @@
-"""Every file that a person names: what cannot be read of it is told as an error, with its line."""
+"""Every file that a person names: what cannot be read is an error with its line."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from crossline.rule_registry.content import read_pipeline, read_text
 from crossline.rule_registry.rule_files import read_rules
 from crossline.runtime.pipeline.assemble import read_config
 
-from .desk import STREAMS, rule
+from .harness import STREAMS, rule
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "load_rules": api.load_rules,
@@ -48,7 +48,7 @@ def test_what_is_not_there(tmp_path: Path, reader: str, name: str) -> None:
     str(caught.value).encode()
 
 
-def test_rules_of_a_folder_tell_all_that_is_wrong(tmp_path: Path) -> None:
+def test_rules_of_a_folder_report_all_errors(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(rule("a"), encoding="utf-8")
     (tmp_path / "b.yaml").write_bytes(b"\xff")
     (tmp_path / "c.yaml").mkdir()

@@ -16,7 +16,7 @@ from crossline.rule_registry.directory import (
 )
 from crossline.rules.ruleset import RuleSet
 
-from .desk import STREAMS, Desk, rule
+from .harness import STREAMS, Harness, rule
 
 Interval = tuple[str, int, int, int, str]
 
@@ -28,26 +28,26 @@ def intervals(rules: RuleSet) -> list[Interval]:
     ]
 
 
-def test_at_the_first_start_all_rules_are_there_from_the_beginning(desk: Desk) -> None:
-    desk.write("b.yaml", rule("b"), rule("asked", effective_from=500))
-    desk.write("a.yml", rule("a", status="shadow"), rule("d", status="draft"), rule("p", status="paused"))
-    desk.write("notes.md", "not a rule")
-    assert intervals(desk.start()) == [
+def test_at_the_first_start_all_rules_are_there_from_the_beginning(harness: Harness) -> None:
+    harness.write("b.yaml", rule("b"), rule("asked", effective_from=500))
+    harness.write("a.yml", rule("a", status="shadow"), rule("d", status="draft"), rule("p", status="paused"))
+    harness.write("notes.md", "not a rule")
+    assert intervals(harness.start()) == [
         ("a", 1, BEGINNING_MS, FOREVER_MS, "shadow"),
         ("asked", 1, 500, FOREVER_MS, "active"),
         ("b", 1, BEGINNING_MS, FOREVER_MS, "active"),
     ]
 
 
-def test_a_version_that_comes_later_ends_the_one_before(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    desk.start()
-    assert [desk.log.poll(), desk.log.poll()] == [None, None]
-    unchanged, events = desk.log.take_up(None, {}, 1_000)
+def test_a_version_that_comes_later_ends_the_one_before(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    harness.start()
+    assert [harness.log.poll(), harness.log.poll()] == [None, None]
+    unchanged, events = harness.log.take_up(None, {}, 1_000)
     assert (intervals(unchanged), events) == ([("large", 1, BEGINNING_MS, FOREVER_MS, "active")], [])
-    desk.now_ms, desk.highest_ms = 5_000, 4_000
-    desk.write("a.yaml", rule(version=2, amount=200))
-    rules, events = desk.take_up()
+    harness.now_ms, harness.highest_ms = 5_000, 4_000
+    harness.write("a.yaml", rule(version=2, amount=200))
+    rules, events = harness.take_up()
     assert intervals(rules) == [
         ("large", 1, BEGINNING_MS, 5_000, "active"),
         ("large", 2, 5_000, FOREVER_MS, "active"),
@@ -55,7 +55,7 @@ def test_a_version_that_comes_later_ends_the_one_before(desk: Desk) -> None:
     assert [(e.event, e.version, e.effective_from_ms, e.at_ms, e.source, e.line) for e in events] == [
         ("published", 2, 5_000, 5_000, "a.yaml", 1)
     ]
-    assert desk.log.poll() is None
+    assert harness.log.poll() is None
 
 
 @pytest.mark.parametrize(
@@ -73,45 +73,45 @@ def test_a_version_that_comes_later_ends_the_one_before(desk: Desk) -> None:
     ],
 )
 def test_when_a_publication_holds(
-    desk: Desk, clock: str, highest_ms: int | None, asked: int | None, expected: int
+    harness: Harness, clock: str, highest_ms: int | None, asked: int | None, expected: int
 ) -> None:
-    desk.start()
-    desk.now_ms, desk.highest_ms, desk.clock = 5_000, highest_ms, clock  # type: ignore[assignment]
-    desk.write("a.yaml", rule(**({"effective_from": asked} if asked else {})))
-    rules, _ = desk.take_up()
+    harness.start()
+    harness.now_ms, harness.highest_ms, harness.clock = 5_000, highest_ms, clock  # type: ignore[assignment]
+    harness.write("a.yaml", rule(**({"effective_from": asked} if asked else {})))
+    rules, _ = harness.take_up()
     assert intervals(rules) == [("large", 1, expected, FOREVER_MS, "active")]
 
 
-def test_a_bad_file_leaves_the_last_good_versions_and_is_reported_once(desk: Desk) -> None:
-    desk.write("a.yaml", rule(), rule("other"))
-    before = desk.start()
-    desk.now_ms = 2_000
-    desk.write("a.yaml", rule(version=2), rule("other").replace("amount", "amuont"))
-    rules, events = desk.take_up()
+def test_a_bad_file_leaves_the_last_good_versions_and_is_reported_once(harness: Harness) -> None:
+    harness.write("a.yaml", rule(), rule("other"))
+    before = harness.start()
+    harness.now_ms = 2_000
+    harness.write("a.yaml", rule(version=2), rule("other").replace("amount", "amuont"))
+    rules, events = harness.take_up()
     assert intervals(rules) == intervals(before)
     assert [e.event for e in events] == ["refused"]
     assert "a.yaml:10" in str(events[0].text)
     assert "did you mean amount?" in str(events[0].text)
 
-    # Another file changes: the bad one is looked at again, and not told again; nor after a restart.
-    desk.write("b.yaml", rule("b"))
-    assert [e.event for e in desk.take_up()[1]] == ["published"]
-    desk.restart()
-    assert desk.take_up()[1] == []
+    # Another file changes: the bad one is checked again, and not reported again; nor after a restart.
+    harness.write("b.yaml", rule("b"))
+    assert [e.event for e in harness.take_up()[1]] == ["published"]
+    harness.restart()
+    assert harness.take_up()[1] == []
 
-    desk.now_ms = 3_000
-    desk.write("a.yaml", rule(version=2), rule("other"))
-    rules, events = desk.take_up()
+    harness.now_ms = 3_000
+    harness.write("a.yaml", rule(version=2), rule("other"))
+    rules, events = harness.take_up()
     assert [(e.event, e.rule_id, e.version) for e in events] == [("published", "large", 2)]
     assert ("large", 2, 3_000, FOREVER_MS, "active") in intervals(rules)
 
 
-def test_a_file_that_cannot_be_read_is_refused(desk: Desk) -> None:
-    desk.write("a.yaml", "- [")
-    (desk.folder / "b.yaml").write_bytes(b"\xff")
-    (desk.folder / "c.yaml").symlink_to("nowhere")
-    assert len(desk.start()) == 0
-    lines = log_path(desk.folder, "p").read_text(encoding="utf-8").splitlines()
+def test_a_file_that_cannot_be_read_is_refused(harness: Harness) -> None:
+    harness.write("a.yaml", "- [")
+    (harness.folder / "b.yaml").write_bytes(b"\xff")
+    (harness.folder / "c.yaml").symlink_to("nowhere")
+    assert len(harness.start()) == 0
+    lines = log_path(harness.folder, "p").read_text(encoding="utf-8").splitlines()
     assert [("refused" in line, "a.yaml" in line, "b.yaml" in line) for line in lines] == [
         (True, True, False),
         (True, False, True),
@@ -143,113 +143,113 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSALS)
-def test_what_may_not_follow_is_refused(desk: Desk, text: str, message: str) -> None:
-    desk.write("a.yaml", rule(version=3))
-    before = desk.start()
-    desk.write("a.yaml", text)
-    rules, events = desk.take_up()
+def test_what_may_not_follow_is_refused(harness: Harness, text: str, message: str) -> None:
+    harness.write("a.yaml", rule(version=3))
+    before = harness.start()
+    harness.write("a.yaml", text)
+    rules, events = harness.take_up()
     assert intervals(rules) == intervals(before)
     assert [e.event for e in events] == ["refused"]
     assert message in str(events[0].text)
 
 
-def test_two_files_may_not_differ_about_a_version(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    desk.write("b.yaml", rule())
-    desk.write("c.yaml", rule(amount=7))
-    assert intervals(desk.start()) == [("large", 1, BEGINNING_MS, FOREVER_MS, "active")]
-    text = log_path(desk.folder, "p").read_text(encoding="utf-8")
+def test_two_files_may_not_differ_about_a_version(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    harness.write("b.yaml", rule())
+    harness.write("c.yaml", rule(amount=7))
+    assert intervals(harness.start()) == [("large", 1, BEGINNING_MS, FOREVER_MS, "active")]
+    text = log_path(harness.folder, "p").read_text(encoding="utf-8")
     assert "c.yaml:2" in text
     assert "b.yaml:1 has another" not in text
     assert "a.yaml:1 has another" in text
 
 
-def test_statuses_make_intervals_of_one_version(desk: Desk) -> None:
-    desk.write("a.yaml", rule(status="shadow"))
-    desk.start()
+def test_statuses_make_intervals_of_one_version(harness: Harness) -> None:
+    harness.write("a.yaml", rule(status="shadow"))
+    harness.start()
     for now_ms, status in ((2_000, "active"), (3_000, "paused"), (4_000, "active"), (5_000, "retired")):
-        desk.now_ms = now_ms
-        desk.write("a.yaml", rule(status=status))
-        rules, events = desk.take_up()
+        harness.now_ms = now_ms
+        harness.write("a.yaml", rule(status=status))
+        rules, events = harness.take_up()
         assert [(e.event, e.status, e.effective_from_ms) for e in events] == [("status_changed", status, now_ms)]
     assert intervals(rules) == [
         ("large", 1, BEGINNING_MS, 2_000, "shadow"),
         ("large", 1, 2_000, 3_000, "active"),
         ("large", 1, 4_000, 5_000, "active"),
     ]
-    desk.write("a.yaml", rule(status="active"))
-    _, events = desk.take_up()
+    harness.write("a.yaml", rule(status="active"))
+    _, events = harness.take_up()
     assert "found a move from retired to active; expected retired to stay so" in str(events[0].text)
     assert "publish version 2" in str(events[0].text)
 
 
-def test_a_draft_waits_beside_the_version_in_force(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    desk.start()
-    desk.now_ms = 2_000
-    desk.write("b.yaml", rule(version=2, status="draft"))
-    assert intervals(desk.take_up()[0]) == [("large", 1, BEGINNING_MS, FOREVER_MS, "active")]
-    desk.now_ms = 3_000
-    desk.write("b.yaml", rule(version=2))
-    assert intervals(desk.take_up()[0]) == [
+def test_a_draft_waits_beside_the_version_in_force(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    harness.start()
+    harness.now_ms = 2_000
+    harness.write("b.yaml", rule(version=2, status="draft"))
+    assert intervals(harness.take_up()[0]) == [("large", 1, BEGINNING_MS, FOREVER_MS, "active")]
+    harness.now_ms = 3_000
+    harness.write("b.yaml", rule(version=2))
+    assert intervals(harness.take_up()[0]) == [
         ("large", 1, BEGINNING_MS, 3_000, "active"),
         ("large", 2, 3_000, FOREVER_MS, "active"),
     ]
-    desk.write("a.yaml", rule(status="paused"))
-    assert "since version 2 has replaced it" in str(desk.take_up()[1][0].text)
+    harness.write("a.yaml", rule(status="paused"))
+    assert "since version 2 has replaced it" in str(harness.take_up()[1][0].text)
 
 
-def test_a_rule_whose_file_is_gone_stays_live(desk: Desk) -> None:
-    desk.write("a.yaml", rule(), rule("b", status="retired"))
-    before = desk.start()
-    (desk.folder / "a.yaml").unlink()
-    rules, events = desk.take_up()
+def test_a_rule_whose_file_is_gone_stays_live(harness: Harness) -> None:
+    harness.write("a.yaml", rule(), rule("b", status="retired"))
+    before = harness.start()
+    (harness.folder / "a.yaml").unlink()
+    rules, events = harness.take_up()
     assert intervals(rules) == intervals(before)
     assert [(e.event, e.rule_id) for e in events] == [("absent", "large")]
     assert "stays live; to end it, set its status to retired" in str(events[0].text)
-    desk.write("b.yaml", rule("c"))
-    assert [e.event for e in desk.take_up()[1]] == ["published"]
-    desk.restart()
-    assert desk.take_up()[1] == []
+    harness.write("b.yaml", rule("c"))
+    assert [e.event for e in harness.take_up()[1]] == ["published"]
+    harness.restart()
+    assert harness.take_up()[1] == []
 
 
-def test_what_changed_while_the_pipeline_was_down_is_taken_up_after(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    first = desk.start()
-    desk.log.close()
-    desk.write("a.yaml", rule(version=2))
-    again = desk.restart()
+def test_changes_while_the_pipeline_was_down_are_applied_after(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    first = harness.start()
+    harness.log.close()
+    harness.write("a.yaml", rule(version=2))
+    again = harness.restart()
     assert intervals(again) == intervals(first)
-    desk.now_ms, desk.highest_ms = 7_000, 8_000
-    assert intervals(desk.take_up()[0])[-1] == ("large", 2, 8_001, FOREVER_MS, "active")
+    harness.now_ms, harness.highest_ms = 7_000, 8_000
+    assert intervals(harness.take_up()[0])[-1] == ("large", 2, 8_001, FOREVER_MS, "active")
 
 
-def test_a_touched_file_is_no_change(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    desk.start()
-    assert desk.log.poll() is None
-    os.utime(desk.folder / "a.yaml", ns=(1, 1))
-    assert desk.log.poll() is None
-    desk.write("a.yaml", rule(version=2))
-    os.utime(desk.folder / "a.yaml", ns=(1, 1))
-    assert desk.log.poll() is not None
+def test_a_touched_file_is_no_change(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    harness.start()
+    assert harness.log.poll() is None
+    os.utime(harness.folder / "a.yaml", ns=(1, 1))
+    assert harness.log.poll() is None
+    harness.write("a.yaml", rule(version=2))
+    os.utime(harness.folder / "a.yaml", ns=(1, 1))
+    assert harness.log.poll() is not None
 
 
-def test_the_log_alone_reports_who_judged_when(desk: Desk) -> None:
-    desk.write("a.yaml", rule(watermark_delay="1500ms", allowed_lateness="3m"))
-    desk.start()
-    desk.now_ms = 2_000
-    desk.write("a.yaml", rule(version=2))
-    rules, _ = desk.take_up()
-    assert ruleset_of_log(log_path(desk.folder, "p")).fingerprint == rules.fingerprint
-    assert find_log(desk.folder) == find_log(desk.folder, "p") == log_path(desk.folder, "p")
+def test_the_log_alone_reports_who_judged_when(harness: Harness) -> None:
+    harness.write("a.yaml", rule(watermark_delay="1500ms", allowed_lateness="3m"))
+    harness.start()
+    harness.now_ms = 2_000
+    harness.write("a.yaml", rule(version=2))
+    rules, _ = harness.take_up()
+    assert ruleset_of_log(log_path(harness.folder, "p")).fingerprint == rules.fingerprint
+    assert find_log(harness.folder) == find_log(harness.folder, "p") == log_path(harness.folder, "p")
     with pytest.raises(UsageError, match=r"found no rule log of pipeline q .* there are those of p"):
-        find_log(desk.folder, "q")
-    other = DirectoryRuleLog(desk.folder, "q", desk.streams)
+        find_log(harness.folder, "q")
+    other = DirectoryRuleLog(harness.folder, "q", harness.streams)
     other.start(0)
     other.close()
     with pytest.raises(UsageError, match=r"found the rule logs of p, q .* expected --pipeline"):
-        find_log(desk.folder)
+        find_log(harness.folder)
 
 
 def test_a_rule_waits_for_its_list(tmp_path: Path) -> None:
@@ -271,41 +271,43 @@ def test_a_missing_folder_is_wrong_use(tmp_path: Path) -> None:
         DirectoryRuleLog(tmp_path / "none", "p", {}).start(0)
 
 
-def test_one_process_holds_the_log(desk: Desk) -> None:
-    desk.start()
+def test_one_process_holds_the_log(harness: Harness) -> None:
+    harness.start()
     with pytest.raises(StateError, match=r"p\.jsonl is held by another run of this pipeline"):
-        DirectoryRuleLog(desk.folder, "p", desk.streams).start(0)
+        DirectoryRuleLog(harness.folder, "p", harness.streams).start(0)
 
 
-def test_rules_of_the_log_must_fit_the_streams(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    desk.start()
-    desk.streams = load_streams(STREAMS.replace(", amount: integer", ""), "stream.yaml")
+def test_rules_of_the_log_must_fit_the_streams(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    harness.start()
+    harness.streams = load_streams(STREAMS.replace(", amount: integer", ""), "stream.yaml")
     with pytest.raises(PermanentError, match=r'rule large version 1 of the log .* does not fit .* found "amount"'):
-        desk.restart()
+        harness.restart()
 
 
 TWO_STREAMS = STREAMS + STREAMS.partition("streams:\n")[2].replace("payments:", "refunds:")
 
 
-def test_a_publication_holds_from_where_its_own_stream_stands(desk: Desk) -> None:
+def test_a_publication_holds_from_where_its_own_stream_stands(harness: Harness) -> None:
     streams = load_streams(TWO_STREAMS, "stream.yaml")
-    log = DirectoryRuleLog(desk.folder, "p", streams)
+    log = DirectoryRuleLog(harness.folder, "p", streams)
     log.start(1_000)
-    desk.write("a.yaml", rule("on_payments"), rule("on_refunds").replace(": payments", ": refunds"))
+    harness.write("a.yaml", rule("on_payments"), rule("on_refunds").replace(": payments", ": refunds"))
     clocks: dict[str, IngestClock] = {"payments": "records", "refunds": "records"}
     _, events = log.take_up(log.poll(), {"payments": 9_000, "refunds": 50}, 1_000, clocks)
     assert [(e.rule_id, e.effective_from_ms) for e in events] == [("on_payments", 9_001), ("on_refunds", 51)]
     log.close()
 
 
-def test_a_version_that_reads_another_stream_ends_the_one_before_where_that_ones_stream_stands(desk: Desk) -> None:
+def test_a_version_that_reads_another_stream_ends_the_one_before_where_that_ones_stream_stands(
+    harness: Harness,
+) -> None:
     streams = load_streams(TWO_STREAMS, "stream.yaml")
     clocks: dict[str, IngestClock] = {"payments": "records", "refunds": "records"}
-    log = DirectoryRuleLog(desk.folder, "p", streams)
-    desk.write("a.yaml", rule())
+    log = DirectoryRuleLog(harness.folder, "p", streams)
+    harness.write("a.yaml", rule())
     log.start(1_000)
-    desk.write("a.yaml", rule(version=2).replace(": payments", ": refunds"))
+    harness.write("a.yaml", rule(version=2).replace(": payments", ": refunds"))
     previewed = log.preview(log.poll())
     assert [(v.rule.version, v.effective_until_ms) for v in previewed.versions] == [(1, PREVIEW_MS), (2, FOREVER_MS)]
     rules, events = log.take_up(log.poll(), {"payments": 9_000, "refunds": 50}, 1_000, clocks)
@@ -315,8 +317,8 @@ def test_a_version_that_reads_another_stream_ends_the_one_before_where_that_ones
         ("large", 2, 51, FOREVER_MS, "active"),
     ]
     log.close()
-    assert ruleset_of_log(log_path(desk.folder, "p")).fingerprint == rules.fingerprint
-    again = DirectoryRuleLog(desk.folder, "p", streams)
+    assert ruleset_of_log(log_path(harness.folder, "p")).fingerprint == rules.fingerprint
+    again = DirectoryRuleLog(harness.folder, "p", streams)
     assert again.start(2_000).fingerprint == rules.fingerprint
     assert again.take_up(again.poll(), {}, 2_000)[1] == [], "what stands in the file is what is there"
     again.close()

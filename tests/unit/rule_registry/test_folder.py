@@ -13,7 +13,7 @@ from crossline.rule_registry.list_log import ListContents
 from crossline.rule_registry.lists import ListsDirectory
 from crossline.rule_registry.sources.folder import Folder
 
-from .desk import Desk, rule
+from .harness import Harness, rule
 
 
 def loop(path: Path) -> None:
@@ -43,7 +43,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "a dangling link": (lambda path: path.symlink_to("nowhere"), "a link to what is not there"),
     "a folder": (Path.mkdir, "a folder"),
     "a link to a folder": (lambda path: path.symlink_to("/tmp"), "a folder"),  # noqa: S108 - any folder
-    "a pipe that nobody writes to": (os.mkfifo, "a named pipe"),
+    "a pipe without a writer": (os.mkfifo, "a named pipe"),
     "a socket": (listener, "a socket"),
     "a device without end": (lambda path: path.symlink_to("/dev/zero"), "a device"),
     "a large file": (lambda path: path.write_bytes(b"#" * (16 * 2**20 + 1)), "more than 16,777,216 bytes"),
@@ -53,14 +53,14 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
+def test_an_odd_rule_file_is_refused_by_itself(harness: Harness, odd: str) -> None:
     make, text = ODD[odd]
-    desk.write("z.yaml", rule("before"))
-    desk.start()
-    make(desk.folder / "m.yaml")
-    desk.write("a.yaml", rule("a"))
-    desk.write("z.yaml", rule("before", version=2))
-    rules, events = desk.take_up()
+    harness.write("z.yaml", rule("before"))
+    harness.start()
+    make(harness.folder / "m.yaml")
+    harness.write("a.yaml", rule("a"))
+    harness.write("z.yaml", rule("before", version=2))
+    rules, events = harness.take_up()
     assert [(e.event, e.source) for e in events] == [
         ("refused", "m.yaml"),
         ("published", "a.yaml"),
@@ -69,13 +69,13 @@ def test_an_odd_rule_file_is_refused_by_itself(desk: Desk, odd: str) -> None:
     assert f"found {text}" in str(events[0].text)
     assert {(each.rule.rule_id, each.rule.version) for each in rules.versions} >= {("a", 1), ("before", 2)}
 
-    # It is told once, and mended by what takes its place.
-    desk.write("b.yaml", rule("b"))
-    assert [(e.event, e.source) for e in desk.take_up()[1]] == [("published", "b.yaml")]
-    path = desk.folder / "m.yaml"
+    # It is reported once, and what replaces it is accepted.
+    harness.write("b.yaml", rule("b"))
+    assert [(e.event, e.source) for e in harness.take_up()[1]] == [("published", "b.yaml")]
+    path = harness.folder / "m.yaml"
     path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    desk.write("m.yaml", rule("m"))
-    assert [(e.event, e.source) for e in desk.take_up()[1]] == [("published", "m.yaml")]
+    harness.write("m.yaml", rule("m"))
+    assert [(e.event, e.source) for e in harness.take_up()[1]] == [("published", "m.yaml")]
 
 
 @pytest.mark.parametrize("odd", [name for name in ODD if name != "a large file"])
@@ -96,11 +96,11 @@ def test_an_odd_list_is_refused_by_itself(tmp_path: Path, odd: str) -> None:
     assert f"found {text}" in str(events[1].text)
 
 
-def test_a_file_that_may_not_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests may run as root, who may read anything: the answer of the system is put in."""
-    desk.start()
-    desk.write("m.yaml", rule("m"))
-    desk.write("a.yaml", rule("a"))
+    harness.start()
+    harness.write("m.yaml", rule("m"))
+    harness.write("a.yaml", rule("a"))
     real = os.open
 
     def refuses(path: object, *arguments: int) -> int:
@@ -109,20 +109,20 @@ def test_a_file_that_may_not_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch
         return real(path, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr("crossline.rule_registry.content.os.open", refuses)
-    _, events = desk.take_up()
+    _, events = harness.take_up()
     assert [(e.event, e.source) for e in events] == [("refused", "m.yaml"), ("published", "a.yaml")]
     assert "found Permission denied; expected a file that can be read" in str(events[0].text)
 
 
-def test_a_name_that_is_not_utf_8(desk: Desk) -> None:
-    desk.start()
-    Path(os.fsdecode(os.fsencode(desk.folder) + b"/m\xff.yaml")).write_text(rule("m"), encoding="utf-8")
-    desk.write("a.yaml", rule("a"))
-    _, events = desk.take_up()
+def test_a_name_that_is_not_utf_8(harness: Harness) -> None:
+    harness.start()
+    Path(os.fsdecode(os.fsencode(harness.folder) + b"/m\xff.yaml")).write_text(rule("m"), encoding="utf-8")
+    harness.write("a.yaml", rule("a"))
+    _, events = harness.take_up()
     assert [(e.event, e.source) for e in events] == [("refused", "m\\xff.yaml"), ("published", "a.yaml")]
     assert "found a name that is not UTF-8" in str(events[0].text)
-    assert desk.log.poll() is None
-    desk.restart()
+    assert harness.log.poll() is None
+    harness.restart()
 
 
 def test_a_folder_that_is_a_loop_is_tried_again(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from crossline.rule_registry.lists import ListsDirectory, lists_in, names_in
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 
 
-class Desk:
+class Harness:
     """A folder of lists, the log that is made of it, and a pipeline that starts and takes up what changed."""
 
     def __init__(self, path: Path) -> None:
@@ -56,8 +56,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
 def kinds(events: list[RuleEvent]) -> list[tuple[str, str | None]]:
@@ -107,79 +107,79 @@ def test_malformed_entries_are_reported_all_at_once(tmp_path: Path) -> None:
     assert 'found "expires"; expected value or until\n  did you mean until?' in message
 
 
-def test_a_change_holds_from_its_instants_and_a_bad_one_keeps_the_last(desk: Desk) -> None:
-    desk.write("cards.yaml", "[a]")
-    (first,) = desk.take_up({"s": 100, "t": 200})
+def test_a_change_holds_from_its_instants_and_a_bad_one_keeps_the_last(harness: Harness) -> None:
+    harness.write("cards.yaml", "[a]")
+    (first,) = harness.take_up({"s": 100, "t": 200})
     assert (first.event, first.list_name, first.begins_ms) == ("list_changed", "cards", {}), "from the beginning"
-    assert desk.lists.poll() is None
+    assert harness.lists.poll() is None
 
-    desk.write("cards.yaml", "[a, [b]]")
-    (refused,) = desk.take_up({"s": 300}, 5)
+    harness.write("cards.yaml", "[a, [b]]")
+    (refused,) = harness.take_up({"s": 300}, 5)
     assert (refused.event, refused.at_ms, refused.list_name) == ("refused", 5, "cards")
     assert 'found ["b"]; expected text, a finite number up to 64 bits, true or false' in str(refused.text)
-    assert desk.lists.poll() is None
+    assert harness.lists.poll() is None
 
-    desk.write("cards.yaml", "[a, b]")
-    (changed,) = desk.take_up({"s": 400, "t": None}, 6)
+    harness.write("cards.yaml", "[a, b]")
+    (changed,) = harness.take_up({"s": 400, "t": None}, 6)
     assert (changed.text, changed.begins_ms) == ("list cards: 2 entries", {"s": 400, "t": None})
-    assert desk.at("s", 399) == {"cards": ["a"]}
-    assert desk.at("s", 400) == {"cards": ["a", "b"]}
-    assert desk.at("t", 0) == {"cards": ["a", "b"]}, "no record of it had come"
-    assert desk.at("later", 0) == {"cards": ["a", "b"]}, "a stream that the log does not know"
+    assert harness.at("s", 399) == {"cards": ["a"]}
+    assert harness.at("s", 400) == {"cards": ["a", "b"]}
+    assert harness.at("t", 0) == {"cards": ["a", "b"]}, "no record of it had come"
+    assert harness.at("later", 0) == {"cards": ["a", "b"]}, "a stream that the log does not know"
 
 
-def test_a_start_goes_on_from_the_log(desk: Desk) -> None:
-    desk.write("cards.txt", "a\n")
-    desk.take_up({"s": 100})
-    desk.write("cards.txt", "b\n")
-    desk.take_up({"s": 200})
-    assert desk.start() == []
-    assert desk.lists.poll() is None, "nothing changed"
-    desk.write("cards.txt", "a\n")  # while nothing runs: the content of before, again
-    desk.write("more.txt", "x\n")
-    assert kinds(desk.start()) == [("list_changed", "more.txt")], "a list that the log does not know begins at once"
-    assert desk.at("s", 250)["cards"] == ["b"]
-    assert kinds(desk.take_up({"s": 300})) == [("list_changed", "cards.txt")]
-    assert [desk.at("s", at)["cards"] for at in (0, 199, 200, 299, 300)] == [["a"], ["a"], ["b"], ["b"], ["a"]]
-    assert desk.at("s", 0)["more"] == ["x"]
+def test_a_start_goes_on_from_the_log(harness: Harness) -> None:
+    harness.write("cards.txt", "a\n")
+    harness.take_up({"s": 100})
+    harness.write("cards.txt", "b\n")
+    harness.take_up({"s": 200})
+    assert harness.start() == []
+    assert harness.lists.poll() is None, "nothing changed"
+    harness.write("cards.txt", "a\n")  # while nothing runs: the content of before, again
+    harness.write("more.txt", "x\n")
+    assert kinds(harness.start()) == [("list_changed", "more.txt")], "a list that the log does not know begins at once"
+    assert harness.at("s", 250)["cards"] == ["b"]
+    assert kinds(harness.take_up({"s": 300})) == [("list_changed", "cards.txt")]
+    assert [harness.at("s", at)["cards"] for at in (0, 199, 200, 299, 300)] == [["a"], ["a"], ["b"], ["b"], ["a"]]
+    assert harness.at("s", 0)["more"] == ["x"]
 
 
-def test_a_bad_file_of_a_list_that_is_known_does_not_stop_a_start(desk: Desk) -> None:
-    desk.write("cards.txt", "a\n")
-    desk.take_up({"s": 100})
-    (desk.path / "cards.txt").write_bytes(b"a\n\xff\n")
-    assert desk.start() == []
-    assert kinds(desk.take_up({"s": 200})) == [("refused", "cards.txt")]
-    assert desk.at("s", 300) == {"cards": ["a"]}
-    desk.start()
-    assert desk.lists.poll() is None, "told once for each content"
+def test_a_bad_file_of_a_list_that_is_known_does_not_stop_a_start(harness: Harness) -> None:
+    harness.write("cards.txt", "a\n")
+    harness.take_up({"s": 100})
+    (harness.path / "cards.txt").write_bytes(b"a\n\xff\n")
+    assert harness.start() == []
+    assert kinds(harness.take_up({"s": 200})) == [("refused", "cards.txt")]
+    assert harness.at("s", 300) == {"cards": ["a"]}
+    harness.start()
+    assert harness.lists.poll() is None, "reported once for each content"
 
 
-def test_a_list_that_is_gone_stays_and_is_reported_once(desk: Desk) -> None:
-    desk.write("cards.txt", "a\n")
-    desk.take_up({"s": 1})
-    (desk.path / "cards.txt").unlink()
-    (absent,) = desk.take_up({"s": 7})
+def test_a_list_that_is_gone_stays_and_is_reported_once(harness: Harness) -> None:
+    harness.write("cards.txt", "a\n")
+    harness.take_up({"s": 1})
+    (harness.path / "cards.txt").unlink()
+    (absent,) = harness.take_up({"s": 7})
     assert (absent.event, absent.list_name) == ("absent", "cards")
     assert "to empty it, leave a file without entries" in str(absent.text)
-    assert desk.at("s", 7) == {"cards": ["a"]}
-    desk.start()
-    desk.write("more.txt", "b\n")
-    assert kinds(desk.take_up({"s": 8})) == [("list_changed", "more.txt")]
-    desk.write("cards.txt", "")
-    desk.take_up({"s": 9})
-    assert (desk.at("s", 8)["cards"], desk.at("s", 9)["cards"]) == (["a"], [])
+    assert harness.at("s", 7) == {"cards": ["a"]}
+    harness.start()
+    harness.write("more.txt", "b\n")
+    assert kinds(harness.take_up({"s": 8})) == [("list_changed", "more.txt")]
+    harness.write("cards.txt", "")
+    harness.take_up({"s": 9})
+    assert (harness.at("s", 8)["cards"], harness.at("s", 9)["cards"]) == (["a"], [])
 
 
-def test_versions_that_no_record_meets_leave(desk: Desk) -> None:
+def test_versions_that_no_record_meets_leave(harness: Harness) -> None:
     for number in range(4):
-        desk.write("cards.txt", f"a\nb{number}\n")
-        desk.take_up({"s": 100 * number, "t": 200 * number})
+        harness.write("cards.txt", f"a\nb{number}\n")
+        harness.take_up({"s": 100 * number, "t": 200 * number})
 
     def kept(lists: Lists) -> tuple[int, int]:
         return lists["cards"].first, len(lists["cards"].changes)
 
-    log = desk.lists.log
+    log = harness.lists.log
     assert kept(log.since({"s": 0, "t": 0})) == (0, 4)
     assert kept(log.since({"s": 99, "t": 1000})) == (0, 4)
     assert kept(log.since({"s": 100, "t": 1000})) == (1, 3)
@@ -193,29 +193,29 @@ def test_versions_that_no_record_meets_leave(desk: Desk) -> None:
     assert [newest.at("s", at) for at in (199, 200, 299, 300)] == [["a", "b2"]] * 3 + [["a", "b3"]]
 
 
-def test_contents_are_read_again_and_known_by_their_digest(desk: Desk) -> None:
-    desk.write("cards.txt", "a\n")
-    desk.take_up({"s": 1})
-    (path,) = (desk.path.parent / "kept").iterdir()
+def test_contents_are_read_again_and_known_by_their_digest(harness: Harness) -> None:
+    harness.write("cards.txt", "a\n")
+    harness.take_up({"s": 1})
+    (path,) = (harness.path.parent / "kept").iterdir()
     assert gzip.decompress(path.read_bytes()) == b"a\n"
     path.write_bytes(gzip.compress(b"b\n"))
     with pytest.raises(StateError, match=r"was changed\. Put the file back from a copy"):
-        desk.at("s", 1)
+        harness.at("s", 1)
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(StateError, match=r"cannot be read: Compressed file ended.*\. Put the file back"):
-        desk.at("s", 1)
+        harness.at("s", 1)
     path.unlink()
     with pytest.raises(StateError, match=r"cannot be read: No such file or directory\. Put the file back"):
-        desk.at("s", 1)
+        harness.at("s", 1)
 
 
-def test_a_content_that_cannot_be_kept_is_not_taken_up(desk: Desk) -> None:
-    (desk.path.parent / "kept").write_text("in the way")
-    desk.write("cards.txt", "a\n")
+def test_a_content_that_cannot_be_stored_is_not_applied(harness: Harness) -> None:
+    (harness.path.parent / "kept").write_text("in the way")
+    harness.write("cards.txt", "a\n")
     with pytest.raises(RetryableError, match=r"the content of a list cannot be kept in .*: "):
-        desk.lists.poll()
-    (desk.path.parent / "kept").unlink()
-    assert kinds(desk.take_up({"s": 1})) == [("list_changed", "cards.txt")]
+        harness.lists.poll()
+    (harness.path.parent / "kept").unlink()
+    assert kinds(harness.take_up({"s": 1})) == [("list_changed", "cards.txt")]
 
 
 def test_a_start_refuses_what_is_wrong(tmp_path: Path) -> None:
@@ -237,12 +237,12 @@ def test_a_start_refuses_what_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", ["9223372036854775808", "1e400", "~", "[]", "-1e999", "1" * 39])
-def test_a_number_that_no_record_can_have_is_refused(desk: Desk, entry: str) -> None:
+def test_a_number_that_no_record_can_have_is_refused(harness: Harness, entry: str) -> None:
     """One that is beyond 64 bits could not be handed to the workers: it would keep all changes back."""
-    desk.write("a.yaml", f"[1,\n {entry}]")
-    desk.write("b.yaml", "[9223372036854775807, -1.5, true]")
-    events = desk.take_up({"s": 1})
-    assert desk.at("s", 1) == {"b": [9223372036854775807, -1.5, True]}
+    harness.write("a.yaml", f"[1,\n {entry}]")
+    harness.write("b.yaml", "[9223372036854775807, -1.5, true]")
+    events = harness.take_up({"s": 1})
+    assert harness.at("s", 1) == {"b": [9223372036854775807, -1.5, True]}
     assert kinds(events) == [("refused", "a.yaml"), ("list_changed", "b.yaml")]
     assert "a.yaml:2: [1]" in str(events[0].text)
 

@@ -8,7 +8,7 @@ from crossline.basics.errors import RetryableError, StateError
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.log_file import LogFile, read_log
 
-from .desk import Desk, rule
+from .harness import Harness, rule
 
 STARTED = RuleEvent("started", 1_000)
 REFUSED = RuleEvent("refused", 2_000, source="a.yaml", digest="d", text="ä\n\u2028ß")
@@ -79,30 +79,30 @@ def test_damage_before_the_last_line_is_reported(tmp_path: Path) -> None:
         read_log(path)
 
 
-def test_a_first_start_that_was_cut_off_is_done_again(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    whole = desk.start()
-    path = desk.folder / ".log" / "p.jsonl"
-    desk.log.close()
+def test_a_first_start_that_was_cut_off_is_done_again(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    whole = harness.start()
+    path = harness.folder / ".log" / "p.jsonl"
+    harness.log.close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][:10])
     assert read_log(path) == []
-    desk.now_ms = 9_000
-    assert desk.restart().fingerprint == whole.fingerprint
+    harness.now_ms = 9_000
+    assert harness.restart().fingerprint == whole.fingerprint
 
 
-def test_a_publication_that_was_cut_off_comes_again(desk: Desk) -> None:
-    desk.write("a.yaml", rule())
-    desk.start()
-    desk.now_ms = 2_000
-    desk.write("a.yaml", rule(version=2), rule("b"))
-    desk.take_up()
-    path = desk.folder / ".log" / "p.jsonl"
-    desk.log.close()
+def test_a_publication_that_was_cut_off_comes_again(harness: Harness) -> None:
+    harness.write("a.yaml", rule())
+    harness.start()
+    harness.now_ms = 2_000
+    harness.write("a.yaml", rule(version=2), rule("b"))
+    harness.take_up()
+    path = harness.folder / ".log" / "p.jsonl"
+    harness.log.close()
     path.write_bytes(path.read_bytes()[:-5])
-    assert sorted(each.rule.rule_id for each in desk.restart().versions) == ["b", "large"]
-    desk.now_ms = 3_000
-    _, events = desk.take_up()
+    assert sorted(each.rule.rule_id for each in harness.restart().versions) == ["b", "large"]
+    harness.now_ms = 3_000
+    _, events = harness.take_up()
     assert [(e.rule_id, e.version, e.effective_from_ms) for e in events] == [("large", 2, 3_000)]
 
 
@@ -130,31 +130,31 @@ def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
 
 
 def replaced(path: Path) -> None:
-    aside = path.with_suffix(".copy")
-    aside.write_bytes(path.read_bytes())
-    aside.replace(path)
+    partial = path.with_suffix(".copy")
+    partial.write_bytes(path.read_bytes())
+    partial.replace(path)
 
 
 @pytest.mark.parametrize(("change", "text"), [(Path.unlink, "is no longer there"), (replaced, "was replaced")])
 def test_a_log_that_is_no_longer_in_its_place_takes_nothing(
-    desk: Desk, change: Callable[[Path], object], text: str
+    harness: Harness, change: Callable[[Path], object], text: str
 ) -> None:
-    desk.write("a.yaml", rule())
-    desk.start()
-    path = desk.folder / ".log" / "p.jsonl"
-    kept = desk.folder / ".log" / "kept"
+    harness.write("a.yaml", rule())
+    harness.start()
+    path = harness.folder / ".log" / "p.jsonl"
+    kept = harness.folder / ".log" / "kept"
     kept.hardlink_to(path)
     whole = kept.read_bytes()
-    desk.write("a.yaml", rule(version=2))
-    changes = desk.log.poll()
+    harness.write("a.yaml", rule(version=2))
+    changes = harness.log.poll()
     change(path)
     with pytest.raises(RetryableError, match=rf"p\.jsonl {text}"):
-        desk.log.take_up(changes, {}, 2_000)
+        harness.log.take_up(changes, {}, 2_000)
     with pytest.raises(RetryableError, match=rf"p\.jsonl {text}"):
-        desk.log.poll()
+        harness.log.poll()
     assert kept.read_bytes() == whole
     kept.replace(path)
-    assert [(e.event, e.version) for e in desk.take_up()[1]] == [("published", 2)]
+    assert [(e.event, e.version) for e in harness.take_up()[1]] == [("published", 2)]
     assert len(read_log(path)) == 3
 
 

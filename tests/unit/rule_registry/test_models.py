@@ -14,7 +14,7 @@ from crossline.rule_registry.rule_files import ATTACHED_BYTES_MAX, Known, read_r
 from crossline.rules.base import Rule
 from crossline.rules.ruleset import RuleSet
 
-from .desk import Desk
+from .harness import Harness
 
 RULE = """\
 rule_id: scored
@@ -48,31 +48,31 @@ def only(rules: RuleSet) -> Rule:
     return version.rule
 
 
-def test_the_log_has_the_bytes_that_judged_when_the_file_is_another_or_gone(desk: Desk) -> None:
-    (desk.folder / "m.onnx").write_bytes(onnx_of(1))
-    write(desk.folder)
-    first = only(desk.start())
-    (desk.folder / "m.onnx").write_bytes(onnx_of(2))
-    write(desk.folder, model="./m.onnx")
-    desk.take_up()
-    again = only(desk.restart())
+def test_the_log_has_the_bytes_that_judged_when_the_file_is_another_or_gone(harness: Harness) -> None:
+    (harness.folder / "m.onnx").write_bytes(onnx_of(1))
+    write(harness.folder)
+    first = only(harness.start())
+    (harness.folder / "m.onnx").write_bytes(onnx_of(2))
+    write(harness.folder, model="./m.onnx")
+    harness.take_up()
+    again = only(harness.restart())
     assert again.body_digest() == first.body_digest()
-    (desk.folder / "m.onnx").unlink()
-    (desk.folder / "scored.yaml").unlink()
-    assert only(desk.restart()).body_digest() == first.body_digest()
+    (harness.folder / "m.onnx").unlink()
+    (harness.folder / "scored.yaml").unlink()
+    assert only(harness.restart()).body_digest() == first.body_digest()
 
 
-def test_the_same_version_with_another_model_is_refused_and_a_new_one_is_taken(desk: Desk) -> None:
-    (desk.folder / "m.onnx").write_bytes(onnx_of(1))
-    write(desk.folder)
-    first = only(desk.start())
-    (desk.folder / "n.onnx").write_bytes(onnx_of(2))
-    write(desk.folder, model="n.onnx")
-    rules, events = desk.take_up()
+def test_the_same_version_with_another_model_is_refused_and_a_new_one_is_taken(harness: Harness) -> None:
+    (harness.folder / "m.onnx").write_bytes(onnx_of(1))
+    write(harness.folder)
+    first = only(harness.start())
+    (harness.folder / "n.onnx").write_bytes(onnx_of(2))
+    write(harness.folder, model="n.onnx")
+    rules, events = harness.take_up()
     assert only(rules).body_digest() == first.body_digest()
     assert [event.event for event in events] == ["refused"]
-    write(desk.folder, version=2, model="n.onnx")
-    _, events = desk.take_up()
+    write(harness.folder, version=2, model="n.onnx")
+    _, events = harness.take_up()
     assert [(event.event, event.version) for event in events] == [("published", 2)]
 
 
@@ -89,13 +89,13 @@ def test_the_same_version_with_another_model_is_refused_and_a_new_one_is_taken(d
         ('"m\\e[2J.onnx"', "found no file m\\x1b[2J.onnx; expected a file"),
     ],
 )
-def test_a_file_that_is_no_model_refuses_its_rule_alone(desk: Desk, model: str, words: str) -> None:
-    (desk.folder / "folder").mkdir()
-    (desk.folder / "large.onnx").write_bytes(b"x" * (ATTACHED_BYTES_MAX + 1))
-    (desk.folder / "text.onnx").write_bytes(b"text")
-    desk.start()
-    write(desk.folder, model=model)
-    rules, (event,) = desk.take_up()
+def test_a_file_that_is_no_model_refuses_its_rule_alone(harness: Harness, model: str, words: str) -> None:
+    (harness.folder / "folder").mkdir()
+    (harness.folder / "large.onnx").write_bytes(b"x" * (ATTACHED_BYTES_MAX + 1))
+    (harness.folder / "text.onnx").write_bytes(b"text")
+    harness.start()
+    write(harness.folder, model=model)
+    rules, (event,) = harness.take_up()
     assert (len(rules), event.event) == (0, "refused")
     assert "scored.yaml:5: model" in str(event.text)
     assert words in str(event.text)
@@ -123,35 +123,35 @@ def loop(turns: int) -> bytes:
     return bytes(made.SerializeToString())
 
 
-def test_a_model_without_an_end_is_refused_and_the_last_good_set_judges_on(desk: Desk) -> None:
-    (desk.folder / "m.onnx").write_bytes(onnx_of(1))
-    write(desk.folder)
-    first = only(desk.start())
-    (desk.folder / "n.onnx").write_bytes(loop(2**62))
-    write(desk.folder, version=2, model="n.onnx")
-    rules, (event,) = desk.take_up()
+def test_a_model_without_an_end_is_refused_and_the_last_good_set_judges_on(harness: Harness) -> None:
+    (harness.folder / "m.onnx").write_bytes(onnx_of(1))
+    write(harness.folder)
+    first = only(harness.start())
+    (harness.folder / "n.onnx").write_bytes(loop(2**62))
+    write(harness.folder, version=2, model="n.onnx")
+    rules, (event,) = harness.take_up()
     assert only(rules).body_digest() == first.body_digest()
     assert event.event == "refused"
     assert "n.onnx: a model that takes more than 1 s of a processor; expected one that opens, and scores" in str(
         event.text
     )
-    (desk.folder / "n.onnx").write_bytes(loop(3))
-    write(desk.folder, version=2, model="./n.onnx")
-    _, (event,) = desk.take_up()
+    (harness.folder / "n.onnx").write_bytes(loop(3))
+    write(harness.folder, version=2, model="./n.onnx")
+    _, (event,) = harness.take_up()
     assert (event.event, event.version) == ("published", 2)
 
 
-def test_files_that_people_name_have_their_models_beside_them(desk: Desk, tmp_path: Path) -> None:
-    aside = tmp_path / "aside"
-    aside.mkdir()
-    (aside / "m.onnx").write_bytes(onnx_of(1))
-    write(aside)
-    (rule,) = read_rules(aside / "scored.yaml", Known(desk.streams))
+def test_files_that_people_name_have_their_models_beside_them(harness: Harness, tmp_path: Path) -> None:
+    author_folder = tmp_path / "author"
+    author_folder.mkdir()
+    (author_folder / "m.onnx").write_bytes(onnx_of(1))
+    write(author_folder)
+    (rule,) = read_rules(author_folder / "scored.yaml", Known(harness.streams))
     assert rule.display_json()["model_data"] == f"{len(onnx_of(1)):,} bytes"
-    folder = RuleFolder(desk.folder, (), Known(desk.streams))
+    folder = RuleFolder(harness.folder, (), Known(harness.streams))
     with pytest.raises(RefusedError, match=r"found no file m\.onnx"):
-        folder.publish(aside / "scored.yaml")
-    (desk.folder / "m.onnx").write_bytes(onnx_of(1))
-    published = folder.publish(aside / "scored.yaml")
+        folder.publish(author_folder / "scored.yaml")
+    (harness.folder / "m.onnx").write_bytes(onnx_of(1))
+    published = folder.publish(author_folder / "scored.yaml")
     assert [each.change for each in published.rules] == ["published"]
     assert folder.set_status("scored", "paused").rule.status == "paused"

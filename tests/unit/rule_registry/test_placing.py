@@ -23,7 +23,7 @@ from crossline.rules.holds.placed_hold import PlacedHold
 from crossline.rules.holds.release import release_key
 from crossline.rules.ruleset import RuleSet
 
-from .desk import Desk, rule
+from .harness import Harness, rule
 from .sources.board import Board, Pipeline
 from .test_releasing import BURST
 
@@ -37,38 +37,47 @@ def wish(hold_id: str = ID, until_ms: int = 1_000_000, **more: Any) -> HoldWish:
     return HoldWish(hold_id, A1, until_ms, "the customer called", 0, **given)
 
 
-def ask(desk: Desk, asked: HoldWish | EndWish, **changed: Any) -> None:
-    (desk.folder / ".holds").mkdir(exist_ok=True)
+def ask(harness: Harness, asked: HoldWish | EndWish, **changed: Any) -> None:
+    (harness.folder / ".holds").mkdir(exist_ok=True)
     body = {**json.loads(asked.to_bytes()), **changed}
-    (desk.folder / ".holds" / file_name(asked)).write_text(json.dumps(body), encoding="utf-8")
+    (harness.folder / ".holds" / file_name(asked)).write_text(json.dumps(body), encoding="utf-8")
 
 
-def told(event: RuleEvent) -> tuple[Any, ...]:
+def event_values(event: RuleEvent) -> tuple[Any, ...]:
     return event.event, event.hold_id, event.key, event.action, event.until_ms, event.begins_ms, event.text, event.who
 
 
-def test_a_hold_begins_just_after_what_was_judged_and_ends_when_it_is_released(desk: Desk) -> None:
+def test_a_hold_begins_just_after_what_was_judged_and_ends_when_it_is_released(harness: Harness) -> None:
     """A restart, a replay of the log and a plan snapshot that travels know of it; nothing is taken up twice."""
-    desk.write("r.yaml", BURST)
-    desk.start()
-    ask(desk, wish())
-    desk.now_ms, desk.highest_ms = 60_000, 75_000
-    rules, (event,) = desk.take_up()
+    harness.write("r.yaml", BURST)
+    harness.start()
+    ask(harness, wish())
+    harness.now_ms, harness.highest_ms = 60_000, 75_000
+    rules, (event,) = harness.take_up()
     begins = {"payments": 75_001}
-    assert told(event) == ("held", ID, {"account": "a1"}, "block", 1_000_000, begins, "the customer called", ME)
+    assert event_values(event) == ("held", ID, {"account": "a1"}, "block", 1_000_000, begins, "the customer called", ME)
     placed = PlacedHold(ID, A1, "block", ME, 1_000_000, (("payments", 75_001),))
     assert rules.placed == (placed,)
-    assert desk.log.poll() is None
-    assert desk.restart().placed == (placed,)
-    assert desk.log.poll() is None or desk.take_up()[1] == []
-    replayed = ruleset_of_log(log_path(desk.folder, "p"))
+    assert harness.log.poll() is None
+    assert harness.restart().placed == (placed,)
+    assert harness.log.poll() is None or harness.take_up()[1] == []
+    replayed = ruleset_of_log(log_path(harness.folder, "p"))
     assert (replayed, RuleSet.from_json(replayed.to_json())) == (rules, rules)
-    desk.now_ms = desk.highest_ms = 90_000
-    ask(desk, EndWish(ID, "it was him", 5))
-    rules, (event,) = desk.take_up()
-    assert told(event) == ("released", ID, {"account": "a1"}, None, None, {"payments": 90_001}, "it was him", ME)
+    harness.now_ms = harness.highest_ms = 90_000
+    ask(harness, EndWish(ID, "it was him", 5))
+    rules, (event,) = harness.take_up()
+    assert event_values(event) == (
+        "released",
+        ID,
+        {"account": "a1"},
+        None,
+        None,
+        {"payments": 90_001},
+        "it was him",
+        ME,
+    )
     assert [each.span_ms("payments") for each in rules.placed] == [(75_001, 90_001)]
-    assert desk.restart().placed == rules.placed
+    assert harness.restart().placed == rules.placed
     assert RuleSet.from_json(rules.to_json()) == rules
     assert [rules.held.at("payments", {"account": "a1"}, ms) != [] for ms in (75_000, 75_001, 90_000, 90_001)] == [
         False,
@@ -78,14 +87,14 @@ def test_a_hold_begins_just_after_what_was_judged_and_ends_when_it_is_released(d
     ]
 
 
-def test_a_hold_of_a_rule_has_its_action_and_is_released_with_its_key(desk: Desk) -> None:
+def test_a_hold_of_a_rule_has_its_action_and_is_released_with_its_key(harness: Harness) -> None:
     """As the version in force holds: its score and severity, though a later one has others."""
-    desk.write("r.yaml", BURST + "  action: step_up\n  score: 40\n  severity: high\n")
-    desk.start()
-    ask(desk, wish(action=None, rule_id="burst"))
-    ask(desk, wish(OTHER))
-    desk.highest_ms = 2_000
-    rules, events = desk.take_up()
+    harness.write("r.yaml", BURST + "  action: step_up\n  score: 40\n  severity: high\n")
+    harness.start()
+    ask(harness, wish(action=None, rule_id="burst"))
+    ask(harness, wish(OTHER))
+    harness.highest_ms = 2_000
+    rules, events = harness.take_up()
     assert [(each.event, each.rule_id, each.version, each.action) for each in events] == [
         ("held", "burst", 1, "step_up"),
         ("held", None, None, "block"),
@@ -98,17 +107,17 @@ def test_a_hold_of_a_rule_has_its_action_and_is_released_with_its_key(desk: Desk
         40,
         "high",
     )
-    (desk.folder / ".releases").mkdir()
-    (desk.folder / ".releases" / "a.json").write_bytes(release_text("burst", A1, "called", 9))
-    desk.highest_ms = 3_000
-    rules, _ = desk.take_up()
+    (harness.folder / ".releases").mkdir()
+    (harness.folder / ".releases" / "a.json").write_bytes(release_text("burst", A1, "called", 9))
+    harness.highest_ms = 3_000
+    rules, _ = harness.take_up()
     assert [each.span_ms("payments") for each in rules.placed] == [(2_001, 3_001), (2_001, 1_000_000)]
 
 
-def test_a_hold_that_was_placed_before_the_first_start_holds_from_the_beginning(desk: Desk) -> None:
-    desk.write("r.yaml", rule("large"))
-    ask(desk, wish())
-    assert [each.span_ms("payments") for each in desk.start().placed] == [(BEGINNING_MS, 1_000_000)]
+def test_a_hold_that_was_placed_before_the_first_start_holds_from_the_beginning(harness: Harness) -> None:
+    harness.write("r.yaml", rule("large"))
+    ask(harness, wish())
+    assert [each.span_ms("payments") for each in harness.start().placed] == [(BEGINNING_MS, 1_000_000)]
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
@@ -120,7 +129,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("no_key", {"key": {}}, "found a key of 0 fields; expected one of 1 to 5"),
     ("not_a_key", {"key": "a1"}, "expected {hold_id, key, action, until, reason}"),
     ("stream", {"streams": ["nope"]}, "found stream nope; expected one of payments"),
-    ("rule", {"rule_id": "nope"}, "found rule nope, which is not taken up"),
+    ("rule", {"rule_id": "nope"}, "found rule nope, which is not loaded"),
     ("no_hold", {"rule_id": "large"}, "found rule large, whose alerts hold nothing; expected a rule with a hold"),
     ("other_action", {"rule_id": "burst"}, 'found action "block"; expected allow, which is that of rule burst'),
     ("past", {"until": "1970-01-01T00:01:15.001Z"}, "expected an instant after 1970-01-01T00:01:15.001Z"),
@@ -131,28 +140,28 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "text"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
-def test_what_is_no_hold_is_refused_and_says_why(desk: Desk, body: dict[str, Any], text: str) -> None:
-    desk.write("r.yaml", BURST, rule("large"))
-    desk.start()
-    ask(desk, wish(), **body)
-    desk.now_ms, desk.highest_ms = 60_000, 75_000
-    rules, (event,) = desk.take_up()
+def test_what_is_no_hold_is_refused_and_says_why(harness: Harness, body: dict[str, Any], text: str) -> None:
+    harness.write("r.yaml", BURST, rule("large"))
+    harness.start()
+    ask(harness, wish(), **body)
+    harness.now_ms, harness.highest_ms = 60_000, 75_000
+    rules, (event,) = harness.take_up()
     assert event.event == "refused"
     assert text in str(event.text)
     assert rules.placed == ()
 
 
-def test_an_id_is_one_hold_and_a_release_of_none_is_refused(desk: Desk) -> None:
-    desk.write("r.yaml", BURST)
-    desk.start()
-    desk.highest_ms = 10
-    ask(desk, EndWish(OTHER, "called", 1))
-    ask(desk, wish())
-    _, events = desk.take_up()
+def test_an_id_is_one_hold_and_a_release_of_none_is_refused(harness: Harness) -> None:
+    harness.write("r.yaml", BURST)
+    harness.start()
+    harness.highest_ms = 10
+    ask(harness, EndWish(OTHER, "called", 1))
+    ask(harness, wish())
+    _, events = harness.take_up()
     assert [each.event for each in events] == ["held", "refused"]
-    assert f"found hold {OTHER}, which is not taken up" in str(events[1].text)
-    ask(desk, wish(), action="review")
-    rules, (event,) = desk.take_up()
+    assert f"found hold {OTHER}, which is not loaded" in str(events[1].text)
+    ask(harness, wish(), action="review")
+    rules, (event,) = harness.take_up()
     assert "which was placed before; expected a hold with an id of its own" in str(event.text)
     assert rules.placed[0].action == "block"
 
@@ -182,11 +191,11 @@ def test_a_hold_through_a_topic(tmp_path: Path) -> None:
     assert pipeline.look() == []
 
 
-def test_what_is_asked_for_is_checked_before_it_is_written(desk: Desk) -> None:
-    """By the same code as what is taken up, with the clock of whoever asks."""
-    desk.write("r.yaml", BURST)
-    desk.start()
-    standing = HoldState(desk.streams, History(read_log(log_path(desk.folder, "p"))))
+def test_what_is_asked_for_is_checked_before_it_is_written(harness: Harness) -> None:
+    """By the same code as published rules, with the clock of the caller."""
+    harness.write("r.yaml", BURST)
+    harness.start()
+    standing = HoldState(harness.streams, History(read_log(log_path(harness.folder, "p"))))
     check_hold(wish(), standing, 999_999)
     with pytest.raises(
         PermanentError, match=r"found until 1970-01-01T00:16:40.000Z, which is past; expected an instant"

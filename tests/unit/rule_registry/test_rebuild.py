@@ -14,7 +14,7 @@ from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.log_file import read_log
 from crossline.rules.ruleset import RuleSet
 
-from .desk import STREAMS, Desk, rule
+from .harness import STREAMS, Harness, rule
 
 Judge = tuple[int, str] | None
 RULE_IDS = ("a", "b")
@@ -54,7 +54,7 @@ def judged_by(rules: RuleSet, rule_id: str, ingest_ms: int) -> Judge:
 
 
 def judged_by_events(events: list[RuleEvent], rule_id: str, ingest_ms: int) -> Judge:
-    """The twin: the last thing said of the rule, drafts apart, that holds at the instant."""
+    """The twin: the last event of the rule, without drafts, that is in force at the instant."""
     last: Judge = None
     for event in events:
         if event.event in {"published", "status_changed"} and event.rule_id == rule_id and event.status != "draft":
@@ -68,31 +68,31 @@ def judged_by_events(events: list[RuleEvent], rule_id: str, ingest_ms: int) -> J
 @given(st.lists(written_rules(), max_size=3), STEPS)
 def test_the_log_gives_back_the_rules_and_keeps_the_past(first: list[str], steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        desk = Desk(Path(folder), load_streams(STREAMS, "stream.yaml"))
-        desk.now_ms = 10
-        desk.write("1.yaml", *first)
-        rules = desk.start()
+        harness = Harness(Path(folder), load_streams(STREAMS, "stream.yaml"))
+        harness.now_ms = 10
+        harness.write("1.yaml", *first)
+        rules = harness.start()
         events: list[RuleEvent] = []
         for files, elapsed_ms, clock, restart in steps:
-            desk.now_ms += elapsed_ms
-            desk.highest_ms = max(desk.highest_ms or 0, desk.now_ms - 5)
-            desk.clock = clock
+            harness.now_ms += elapsed_ms
+            harness.highest_ms = max(harness.highest_ms or 0, harness.now_ms - 5)
+            harness.clock = clock
             for name, texts in files.items():
-                desk.write(name, *texts)
+                harness.write(name, *texts)
             before, events = rules, []
-            if desk.log.poll() is not None:
-                rules, events = desk.take_up()
-            past = [(name, ms) for name in RULE_IDS for ms in TIMES_MS if ms <= desk.highest_ms]
+            if harness.log.poll() is not None:
+                rules, events = harness.take_up()
+            past = [(name, ms) for name in RULE_IDS for ms in TIMES_MS if ms <= harness.highest_ms]
             assert [judged_by(rules, *each) for each in past] == [judged_by(before, *each) for each in past]
             assert ruleset_of_log(log_path(folder, "p")).fingerprint == rules.fingerprint
             if restart:
-                assert desk.restart().fingerprint == rules.fingerprint
+                assert harness.restart().fingerprint == rules.fingerprint
         history = read_all(folder)
         assert history[len(history) - len(events) :] == events
         for name in RULE_IDS:
             for ms in TIMES_MS:
                 assert judged_by(rules, name, ms) == judged_by_events(history, name, ms)
-        desk.log.close()
+        harness.log.close()
 
 
 def read_all(folder: str) -> list[RuleEvent]:

@@ -18,7 +18,7 @@ from crossline.rules.holds.release import Release, release_key
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
-from .desk import Desk, rule
+from .harness import Harness, rule
 from .sources.board import Board, Pipeline
 
 BURST = """\
@@ -36,63 +36,63 @@ A1 = release_key({"account": "a1"})
 NAME = str(release_name("burst", A1))
 
 
-def asked(desk: Desk, name: str = "a.json", asked_ms: int = 0, **body: Any) -> None:
+def asked(harness: Harness, name: str = "a.json", asked_ms: int = 0, **body: Any) -> None:
     """A release as a file beside the rules."""
-    (desk.folder / ".releases").mkdir(exist_ok=True)
+    (harness.folder / ".releases").mkdir(exist_ok=True)
     content = json.loads(release_text("burst", A1, "the customer called", asked_ms)) | body
-    (desk.folder / ".releases" / name).write_text(json.dumps(content), encoding="utf-8")
+    (harness.folder / ".releases" / name).write_text(json.dumps(content), encoding="utf-8")
 
 
-def told(events: list[RuleEvent]) -> list[tuple[Any, ...]]:
+def event_values(events: list[RuleEvent]) -> list[tuple[Any, ...]]:
     return [(each.event, each.rule_id, each.key, each.effective_from_ms, each.text, each.who) for each in events]
 
 
-def test_a_release_holds_from_just_after_what_was_judged(desk: Desk) -> None:
+def test_a_release_holds_from_just_after_what_was_judged(harness: Harness) -> None:
     """And a restart, and a replay of the log, know of it; nothing is taken up twice."""
-    desk.write("r.yaml", BURST)
-    desk.start()
-    asked(desk)
-    desk.now_ms, desk.highest_ms = 60_000, 75_000
-    rules, events = desk.take_up()
+    harness.write("r.yaml", BURST)
+    harness.start()
+    asked(harness)
+    harness.now_ms, harness.highest_ms = 60_000, 75_000
+    rules, events = harness.take_up()
     me = getpass.getuser()
-    assert told(events) == [("released", "burst", {"account": "a1"}, 75_001, "the customer called", me)]
+    assert event_values(events) == [("released", "burst", {"account": "a1"}, 75_001, "the customer called", me)]
     wanted = (Release("burst", A1, 75_001),)
     assert rules.releases == wanted
-    assert desk.log.poll() is None
-    assert desk.restart().releases == wanted
-    assert desk.log.poll() is None or desk.take_up()[1] == []
-    replayed = ruleset_of_log(log_path(desk.folder, "p"))
+    assert harness.log.poll() is None
+    assert harness.restart().releases == wanted
+    assert harness.log.poll() is None or harness.take_up()[1] == []
+    replayed = ruleset_of_log(log_path(harness.folder, "p"))
     assert (replayed, RuleSet.from_json(replayed.to_json())) == (rules, rules)
-    desk.now_ms = desk.highest_ms = 90_000
-    asked(desk, asked_ms=1)
-    assert [each.from_ms for each in desk.take_up()[0].releases] == [75_001, 90_001], "the same key, released again"
+    harness.now_ms = harness.highest_ms = 90_000
+    asked(harness, asked_ms=1)
+    assert [each.from_ms for each in harness.take_up()[0].releases] == [75_001, 90_001], "the same key, released again"
 
 
-def test_what_is_no_release_is_refused_and_says_why(desk: Desk) -> None:
-    desk.write("r.yaml", BURST, rule("other"))
-    desk.start()
+def test_what_is_no_release_is_refused_and_says_why(harness: Harness) -> None:
+    harness.write("r.yaml", BURST, rule("other"))
+    harness.start()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"reason": " "}, "found a release without a reason; expected reason: why it is held no more"),
-        ({"rule_id": "nope"}, "found rule nope, which is not taken up; expected a rule that is taken up"),
+        ({"rule_id": "nope"}, "found rule nope, which is not loaded; expected a rule that is loaded"),
         ({"rule_id": "other"}, "found rule other, whose alerts hold nothing; expected a rule with a hold"),
         ({"key": {"amount": 1}}, "found the key amount=1; expected a value for each of account, as alerts have them"),
         ({"key": "a1"}, "expected {rule_id, key, reason}, as crossline rules release writes it"),
     ]
     for number, (body, found) in enumerate(wrong):
-        asked(desk, f"{number}.json", **body)
-        rules, events = desk.take_up()
+        asked(harness, f"{number}.json", **body)
+        rules, events = harness.take_up()
         assert [each.event for each in events] == ["refused"]
         assert found in str(events[0].text)
         assert rules.releases == ()
     assert len(rules.versions) == 2, "the rules stay"
 
 
-def test_a_release_at_the_first_start_releases_nothing(desk: Desk) -> None:
+def test_a_release_at_the_first_start_releases_nothing(harness: Harness) -> None:
     """There was nothing before it."""
-    desk.write("r.yaml", BURST)
-    asked(desk)
-    assert desk.start().releases == ()
-    assert desk.log.poll() is None
+    harness.write("r.yaml", BURST)
+    asked(harness)
+    assert harness.start().releases == ()
+    assert harness.log.poll() is None
 
 
 def test_a_release_through_a_topic(tmp_path: Path) -> None:
@@ -104,12 +104,14 @@ def test_a_release_through_a_topic(tmp_path: Path) -> None:
     board.post(NAME, release_text("burst", A1, "called", 1), "bob", at_ms=9)
     pipeline.now_ms = 5_000
     (refused,) = pipeline.look()
-    assert (refused.event, "not taken up" in str(refused.text)) == ("refused", True)
+    assert (refused.event, "not loaded" in str(refused.text)) == ("refused", True)
     board.post("approval/burst/1/bob", approval(), "bob")
     assert [each.event for each in pipeline.look()] == ["published"]
     board.post(NAME, release_text("burst", A1, "called", 2), "bob", at_ms=9)
     (event,) = pipeline.look()
-    assert told([event]) == [("released", "burst", {"account": "a1"}, 5_000, "called", "bob")], "without a review"
+    assert event_values([event]) == [("released", "burst", {"account": "a1"}, 5_000, "called", "bob")], (
+        "without a review"
+    )
     assert (event.sent_ms, event.place, event.host) == (9, "control/0/3", "desk")
     board.post(NAME, release_text("burst", A1, "called", 3))
     (event,) = pipeline.look()

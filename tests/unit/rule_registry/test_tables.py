@@ -29,7 +29,7 @@ sinks: [{kind: console}]
 """
 
 
-class Desk:
+class Harness:
     """A table, the folder that it stands in, and the log of what became of it."""
 
     def __init__(self, folder: Path, more: str = "") -> None:
@@ -77,70 +77,70 @@ BEGINNING = -(2**62)
 
 
 def test_a_change_holds_from_its_instant_and_a_bad_one_keeps_the_last(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert [(each.event, each.begins_ms, each.text) for each in desk.log] == [
+    harness = Harness(tmp_path)
+    assert [(each.event, each.begins_ms, each.text) for each in harness.log] == [
         ("table_changed", {}, "table profile: 1 rows")
     ]
-    assert desk.tables.poll() is None
-    desk.write("account,country\na1,DK\na2,SE\n")
-    (changed,) = desk.take_up({"s": 100, "other": 7})
+    assert harness.tables.poll() is None
+    harness.write("account,country\na1,DK\na2,SE\n")
+    (changed,) = harness.take_up({"s": 100, "other": 7})
     assert (changed.event, changed.begins_ms) == ("table_changed", {"s": 100}), "of the streams that it is for"
-    desk.write("account,country\na1,DK\na1,SE\n")
-    (refused,) = desk.take_up({"s": 200})
+    harness.write("account,country\na1,DK\na1,SE\n")
+    (refused,) = harness.take_up({"s": 200})
     assert refused.event == "refused"
     text = '  found account "a1" again; expected one row for each key\n  it stands in profile.csv:2'
     assert refused.text == f"{tmp_path}/profile.csv:3\n{text}"
-    assert desk.held() == [(BEGINNING, ["NO"]), (100, ["DK", "SE"])]
-    desk.begin()
-    assert desk.take_up({"s": 300}) == [], "told once for each content, over restarts"
+    assert harness.held() == [(BEGINNING, ["NO"]), (100, ["DK", "SE"])]
+    harness.begin()
+    assert harness.take_up({"s": 300}) == [], "reported once for each content, over restarts"
     (tmp_path / "profile.csv").unlink()
-    (absent,) = desk.take_up({"s": 400})
+    (absent,) = harness.take_up({"s": 400})
     assert (absent.event, "stays as it was" in str(absent.text)) == ("absent", True)
-    desk.write("account,country\n")
-    (emptied,) = desk.take_up({"s": 500})
+    harness.write("account,country\n")
+    (emptied,) = harness.take_up({"s": 500})
     assert (emptied.event, emptied.text) == ("table_changed", "table profile: 0 rows")
-    assert desk.held() == [(BEGINNING, ["NO"]), (100, ["DK", "SE"]), (500, [])]
+    assert harness.held() == [(BEGINNING, ["NO"]), (100, ["DK", "SE"]), (500, [])]
 
 
 def test_what_changed_while_nothing_ran_comes_with_the_first_look(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.write("account,country\na1,DK\n")
-    assert desk.begin() == []
-    assert desk.held() == [(BEGINNING, ["NO"])]
-    (changed,) = desk.take_up({"s": 100})
+    harness = Harness(tmp_path)
+    harness.write("account,country\na1,DK\n")
+    assert harness.begin() == []
+    assert harness.held() == [(BEGINNING, ["NO"])]
+    (changed,) = harness.take_up({"s": 100})
     assert changed.begins_ms == {"s": 100}
-    assert desk.begin() == []
-    assert desk.tables.poll() is None, "the log knows what stands there"
+    assert harness.begin() == []
+    assert harness.tables.poll() is None, "the log knows what stands there"
 
 
 def test_contents_are_made_again_from_what_is_kept_beside_the_log(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.write("account,country\na1,DK\n")
-    desk.take_up({"s": 100})
-    desk.store.prune(())
+    harness = Harness(tmp_path)
+    harness.write("account,country\na1,DK\n")
+    harness.take_up({"s": 100})
+    harness.store.prune(())
     assert list((tmp_path / "sorted").iterdir()) == []
-    assert desk.held() == [(BEGINNING, ["NO"]), (100, ["DK"])]
-    desk.write("account,country,city\na1,DK,Ribe\n")
-    desk.begin(", city: string")  # declared since: earlier contents lack it
-    assert desk.held() == [(BEGINNING, ["NO"]), (100, ["DK"])]
-    desk.store.prune(())
+    assert harness.held() == [(BEGINNING, ["NO"]), (100, ["DK"])]
+    harness.write("account,country,city\na1,DK,Ribe\n")
+    harness.begin(", city: string")  # declared since: earlier contents lack it
+    assert harness.held() == [(BEGINNING, ["NO"]), (100, ["DK"])]
+    harness.store.prune(())
     for path in (tmp_path / "tables").iterdir():
         path.unlink()
     with pytest.raises(StateError, match="what stood in table profile, cannot be read"):
-        desk.held()
+        harness.held()
 
 
 def test_a_file_that_does_not_fit_a_new_declaration_is_reported_at_the_start(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    harness = Harness(tmp_path)
     with pytest.raises(UsageError, match="found no column city"):
-        desk.begin(", city: string?")
-    assert desk.begin() == []
+        harness.begin(", city: string?")
+    assert harness.begin() == []
 
 
 def test_a_table_that_cannot_be_read_is_reported_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "profile.csv").write_text("account,contry\n", encoding="utf-8")
     with pytest.raises(UsageError, match="did you mean contry"):
-        Desk(tmp_path)
+        Harness(tmp_path)
     (tmp_path / "profile.csv").unlink()
     config = in_folder(load_pipeline(PIPELINE % "", "pipeline.yaml", str), str(tmp_path))
     with pytest.raises(UsageError, match=r"table profile: found no file .*profile\.csv; expected a file or a folder"):
@@ -151,11 +151,11 @@ def test_files_of_a_folder_and_their_names(tmp_path: Path) -> None:
     (tmp_path / "profile.csv").mkdir()
     (tmp_path / "profile.csv" / "a.csv").write_text("account,country\na1,NO\n", encoding="utf-8")
     (tmp_path / "profile.csv" / "notes.txt").write_text("not a table", encoding="utf-8")
-    desk = Desk(tmp_path)
+    harness = Harness(tmp_path)
     (tmp_path / "profile.csv" / "b.jsonl").write_text('{"account": "a2", "country": "SE"}\n', encoding="utf-8")
-    (changed,) = desk.take_up({"s": 100})
+    (changed,) = harness.take_up({"s": 100})
     assert sorted(changed.files or {}) == ["a.csv", "b.jsonl"]
-    assert desk.held() == [(BEGINNING, ["NO"]), (100, ["NO", "SE"])]
+    assert harness.held() == [(BEGINNING, ["NO"]), (100, ["NO", "SE"])]
 
 
 def test_parquet_and_what_is_none(tmp_path: Path) -> None:

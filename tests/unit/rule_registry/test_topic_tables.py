@@ -67,7 +67,7 @@ class Topic:
 
 
 class Reader:
-    """Reads partitions in turn, as many messages at once as it is told."""
+    """Reads partitions in turn, a given number of messages at once."""
 
     def __init__(self, topic: Topic, at_once: int = 1_000) -> None:
         self._topic, self._at_once = topic, at_once
@@ -258,7 +258,7 @@ def test_a_table_stays_of_the_kind_that_records_were_judged_by(tmp_path: Path) -
         run.start()
 
 
-def test_what_there_is_to_tell(tmp_path: Path) -> None:
+def test_the_events_of_a_topic_table(tmp_path: Path) -> None:
     topic = Topic()
     topic.row("a", "NO")
     topic.put(b"b", b"{")
@@ -272,7 +272,7 @@ def test_what_there_is_to_tell(tmp_path: Path) -> None:
     topic.row("c", "SE")
     topic.row("a", None)
     (event,) = run.take_up(BASE)
-    assert (event.text, event.who) == ("table profile: 1 rows put, 1 taken away", "alice")
+    assert (event.text, event.who) == ("table profile: 1 rows put, 1 removed", "alice")
     assert run.take_up(BASE) == []
 
 
@@ -315,7 +315,7 @@ def test_a_log_that_cannot_be_written_is_as_it_was(tmp_path: Path) -> None:
 
 
 def test_another_declaration(tmp_path: Path) -> None:
-    """Rows are kept as they came: a further field is there from the beginning, and a type that does not fit is told."""
+    """Rows are kept as they came: a further field is there from the beginning, and a wrong type is reported."""
     topic = Topic()
     topic.put(b"a", b'{"country": "NO", "risk": "high"}')
     run = Run(tmp_path, topic)

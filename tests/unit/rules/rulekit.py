@@ -67,7 +67,7 @@ def rule(body: dict[str, Any], **more: Any) -> Rule:
     return load_rules_text(yaml.safe_dump({**body, **more}), "test.yaml", streams())[0].rule
 
 
-def said(body: dict[str, Any]) -> list[tuple[str, str]]:
+def findings_of(body: dict[str, Any]) -> list[tuple[str, str]]:
     """What is wrong with ``body``: (path, found; expected; hint)."""
     _, findings = read_rule(body, streams(), ["watch"])
     return [(path_text(f.path), f"{f.found}; {f.expected}; {f.hint}") for f in findings]

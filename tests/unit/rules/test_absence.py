@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .rulekit import rule, said
+from .rulekit import findings_of, rule
 from .scenes import alerts
 from .stream_joins import refused
 
@@ -27,12 +27,12 @@ def scene(text: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"status": body[word[0]], "s": float(word[1:]), **fields} for word in text.split()]
 
 
-def told(rule: dict[str, Any], records: list[dict[str, Any]], batches: int = 1) -> list[str]:
+def alerted_ids(rule: dict[str, Any], records: list[dict[str, Any]], batches: int = 1) -> list[str]:
     return [alert["record_id"] for alert in alerts(rule, records, batches)]
 
 
 @pytest.mark.parametrize("batches", [1, 2, 4])
-def test_an_order_that_nobody_pays(batches: int) -> None:
+def test_an_unpaid_order(batches: int) -> None:
     (alert,) = alerts(UNPAID, scene("o0 x3 x15 x15.001"), batches)
     assert (alert["record_id"], alert["key"], alert["value"]) == ("n0", {"card": "c1"}, None)
     assert alert["evidence"] == {
@@ -66,7 +66,7 @@ def test_an_order_that_nobody_pays(batches: int) -> None:
     ],
 )
 def test_what_is_answered(text: str, expected: list[str], batches: int) -> None:
-    assert told(UNPAID, scene(text), batches) == expected
+    assert alerted_ids(UNPAID, scene(text), batches) == expected
 
 
 STREAM_RULE: dict[str, Any] = {
@@ -115,12 +115,12 @@ def test_plain_conditions_are_written_as_they_were() -> None:
     ],
 )
 def test_what_cannot_be_waited_for(expect: Any, path: str, words: str) -> None:
-    found = said({**STREAM_RULE, "expect": expect})
+    found = findings_of({**STREAM_RULE, "expect": expect})
     assert any(each.startswith(path) and words in text for each, text in found), found
 
 
 def test_what_waits_for_another_stream_is_reported_once_too() -> None:
-    assert said({**STREAM_RULE, "late_policy": "reevaluate"}) == []
+    assert findings_of({**STREAM_RULE, "late_policy": "reevaluate"}) == []
 
 
 def test_it_judges_again_what_is_of_a_stream_and_no_hits() -> None:
@@ -130,6 +130,6 @@ def test_it_judges_again_what_is_of_a_stream_and_no_hits() -> None:
     absence = {**UNPAID, **asked, "rule_id": "quiet", "late_policy": "reevaluate"}
     assert refused({**absence, "source_topic": "payments"}) == []
     found = refused({**absence, "source_topic": "rule:often"}, often)
-    assert [(path, "an absence takes hits as they were told first" in text) for path, text in found] == [
+    assert [(path, "an absence reads hits as they were emitted first" in text) for path, text in found] == [
         ("late_policy", True)
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from crossline.basics.times import YEAR_1_MS, YEAR_10000_MS
 from crossline.rules.base import Defaults, Lateness, legal_move, legal_moves
 
-from .rulekit import THRESHOLD, VELOCITY, rule, said, without
+from .rulekit import THRESHOLD, VELOCITY, findings_of, rule, without
 
 STATUSES = ["draft", "shadow", "active", "paused", "retired"]
 
@@ -68,7 +68,7 @@ def test_the_envelope_in_full() -> None:
     ],
 )
 def test_says_what_is_wrong_with_a_field(field: str, value: Any, words: str) -> None:
-    problems = said({**THRESHOLD, field: value})
+    problems = findings_of({**THRESHOLD, field: value})
     assert [path for path, _ in problems] == [field]
     assert words in problems[0][1]
 
@@ -78,10 +78,10 @@ def test_panes_keep_nothing_that_could_be_judged_again() -> None:
     figures = {"seen": {"count": True, "group_by": "account_id", "window": "1h", "resolution": "1m"}}
     formula = {**THRESHOLD, "rule_type": "formula", "conditions": None, "figures": figures, "when": "seen > 1"}
     for body in ({**VELOCITY, "resolution": "1s"}, formula):
-        assert [(path, "panes keep no records" in text) for path, text in said({**body, **again})] == [
+        assert [(path, "panes keep no records" in text) for path, text in findings_of({**body, **again})] == [
             ("late_policy", True)
         ]
-    assert said({**VELOCITY, **again}) == []
+    assert findings_of({**VELOCITY, **again}) == []
 
 
 def test_what_has_a_risk_score_is_not_judged_again_and_what_has_several_keys_is() -> None:
@@ -90,17 +90,17 @@ def test_what_has_a_risk_score_is_not_judged_again_and_what_has_several_keys_is(
     expected = "evaluate or skip beside a risk score, which is that of then; what is corrected, in another rule"
     for key in ("account_id", "merchant_id"):
         risk = {**again, "figures": {"a": mine, "b": {"risk": True, "group_by": key}}}
-        assert said(risk) == [("late_policy", f"reevaluate; {expected}; None")]
-        assert said({**again, "figures": {"a": mine, "b": {**mine, "group_by": key, "window": "2h"}}}) == []
+        assert findings_of(risk) == [("late_policy", f"reevaluate; {expected}; None")]
+        assert findings_of({**again, "figures": {"a": mine, "b": {**mine, "group_by": key, "window": "2h"}}}) == []
 
 
 @pytest.mark.parametrize("field", ["rule_id", "version", "source_topic"])
 def test_says_what_is_missing(field: str) -> None:
-    assert said(without(THRESHOLD, field)) == [(field, f"nothing; field {field}, which is required; None")]
+    assert findings_of(without(THRESHOLD, field)) == [(field, f"nothing; field {field}, which is required; None")]
 
 
 def test_bounds_of_lateness_stand_in_order() -> None:
-    assert said({**THRESHOLD, "watermark_delay": "5m", "allowed_lateness": "2m"}) == [
+    assert findings_of({**THRESHOLD, "watermark_delay": "5m", "allowed_lateness": "2m"}) == [
         ("allowed_lateness", "2 min; at least watermark_delay, which is 5 min; None")
     ]
 
@@ -115,7 +115,7 @@ def test_all_that_is_wrong_is_stated_at_once() -> None:
         conditions=[{"field": "amount_cents", "operator": "=", "value": 1}],
         description="{valu}",
     )
-    assert sorted(path for path, _ in said(body)) == [
+    assert sorted(path for path, _ in findings_of(body)) == [
         "aggregation_field",
         "conditions[0].operator",
         "description",

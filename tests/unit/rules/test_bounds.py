@@ -13,7 +13,7 @@ from crossline.rules.rule_reader import CONDITIONS_MAX, RULE_SIZE_MAX, RULES_MAX
 from .rulekit import THRESHOLD, VELOCITY, streams
 
 STREAMS = streams()
-# Of this thread's own work, whoever else works meanwhile. Far above what it takes, far below what it took.
+# Processor time of this thread alone. Far above what it takes now, far below what it took before.
 SOON_S = 20.0
 
 

@@ -203,7 +203,7 @@ def test_its_conditions_are_of_the_hits() -> None:
     assert records([*MEMBERS, {**BOTH, "conditions": either}], rows) == ["p3"]
 
 
-def test_a_hit_without_the_key_belongs_to_nobody() -> None:
+def test_a_hit_without_the_key_has_no_key() -> None:
     rows = [pay("p1", 0, "c1") | {"account": None}, pay("p2", 1, "c1", 500) | {"account": None}]
     assert records([*MEMBERS, BOTH], rows) == []
 

@@ -78,7 +78,7 @@ def test_posts_of_a_hot_hashtag_by_users_of_low_reputation(batches: int) -> None
 
 
 def test_a_window_over_hits_of_another_key_and_what_it_reads_of_them() -> None:
-    """Two cards hit at one merchant: the second hit's sum is what the alert tells."""
+    """Two cards hit at one merchant: the alert has the second hit's sum."""
     spent: Body = {**HOT, "rule_id": "spent", "group_by": "card", "aggregation_type": "sum"}
     spent |= {"aggregation_field": "amount", "aggregation_threshold": 100, "severity": "high", "score": 7}
     ring: Body = {**HOT, "rule_id": "ring", "source_topic": "rule:spent", "aggregation_type": "distinct_count"}

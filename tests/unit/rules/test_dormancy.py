@@ -20,7 +20,7 @@ def at(days: float, seconds: float = 0, amount: int = 100, **more: Any) -> dict[
     return {"s": days * DAY_S + seconds, "amount": amount, **more}
 
 
-def told(records: list[dict[str, Any]], batches: int = 1, **changes: Any) -> list[str]:
+def alerted_ids(records: list[dict[str, Any]], batches: int = 1, **changes: Any) -> list[str]:
     return [alert["record_id"] for alert in alerts({**DORMANT, **changes}, records, batches)]
 
 
@@ -51,43 +51,43 @@ def test_the_silence_is_measured_to_the_waking_not_to_the_record_that_is_judged(
         {"s": woken_s, "amount": 9000},
     ]
     records.append({"s": woken_s + 3599, "amount": 100})
-    assert told(records) == (["n2"] if fires else [])
+    assert alerted_ids(records) == (["n2"] if fires else [])
 
 
 def test_what_wakes_it_need_not_meet_the_conditions_and_any_record_breaks_the_silence() -> None:
-    assert told([at(0), at(91, 0, 9000), at(91, 10)]) == ["n2"]
-    assert told([at(0), at(50, 0, 9000), at(91)]) == [], "a large one 50 days ago is no silence"
-    assert told([at(0), at(91, 0, 9000), at(91, 3600)]) == [], "an hour after it woke is too late"
+    assert alerted_ids([at(0), at(91, 0, 9000), at(91, 10)]) == ["n2"]
+    assert alerted_ids([at(0), at(50, 0, 9000), at(91)]) == [], "a large one 50 days ago is no silence"
+    assert alerted_ids([at(0), at(91, 0, 9000), at(91, 3600)]) == [], "an hour after it woke is too late"
 
 
 def test_each_waking_is_reported_once_and_the_next_one_again() -> None:
     twice = [at(0), at(91), at(91, 1), at(182), at(182, 1)]
-    assert told(twice) == ["n1", "n3"]
-    assert told(twice, known_for="365d", batches=3) == ["n1", "n3"], "however far back is known"
-    assert told(twice, emit="every") == ["n1", "n2", "n3", "n4"]
-    assert told(twice, cooldown="92d") == ["n1"]
+    assert alerted_ids(twice) == ["n1", "n3"]
+    assert alerted_ids(twice, known_for="365d", batches=3) == ["n1", "n3"], "however far back is known"
+    assert alerted_ids(twice, emit="every") == ["n1", "n2", "n3", "n4"]
+    assert alerted_ids(twice, cooldown="92d") == ["n1"]
 
 
 def test_a_key_that_is_not_known_was_not_silent_unless_the_rule_says_so() -> None:
     new = [at(0), at(200)]
-    assert told(new) == [], "180 days are known, and there is nothing in them"
-    assert told(new, known_for="201d") == ["n1"]
-    assert told(new, include_unseen=True) == ["n0", "n1"]
+    assert alerted_ids(new) == [], "180 days are known, and there is nothing in them"
+    assert alerted_ids(new, known_for="201d") == ["n1"]
+    assert alerted_ids(new, include_unseen=True) == ["n0", "n1"]
     (first, _) = alerts({**DORMANT, "include_unseen": True}, new)
     assert first["message"] == "1 payment by card c1 in 60 min, and none known in 180 d before (line: 1)"
 
 
 def test_keys_are_apart() -> None:
-    assert told([at(0), at(50, card="c2"), at(91), at(91, card="c2")]) == ["n2"]
+    assert alerted_ids([at(0), at(50, card="c2"), at(91), at(91, card="c2")]) == ["n2"]
 
 
 def test_disorder_is_judged_at_its_own_time() -> None:
     """n2 happened a minute before n1 and came after it: it sees what was before it, and is its own waking's first."""
-    assert told([at(0), at(91, 60, 9000), at(91)]) == ["n2"]
+    assert alerted_ids([at(0), at(91, 60, 9000), at(91)]) == ["n2"]
     # A late record that breaks the silence: what was judged before it stays, and those after it find no silence.
     late = [at(0), at(91, 60), at(91, -30, 9000), at(91, 61)]
-    assert told(late, emit="every") == ["n1", "n3"], "it woke at 91 d less 30 s, after 90 days and more"
-    assert told([at(0), at(90, 60), at(90, -30, 9000), at(90, 61)], emit="every") == ["n1"], "woken too early"
+    assert alerted_ids(late, emit="every") == ["n1", "n3"], "it woke at 91 d less 30 s, after 90 days and more"
+    assert alerted_ids([at(0), at(90, 60), at(90, -30, 9000), at(90, 61)], emit="every") == ["n1"], "woken too early"
 
 
 @pytest.mark.parametrize(

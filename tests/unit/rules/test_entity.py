@@ -15,7 +15,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
-from .rulekit import THRESHOLD, rule, said, streams
+from .rulekit import THRESHOLD, findings_of, rule, streams
 
 LISTED: dict[str, Any] = {
     "rule_id": "listed",
@@ -68,12 +68,14 @@ def test_both_names_are_one_rule() -> None:
     one, other = rule(THRESHOLD, entity="account_id"), rule(THRESHOLD, group_by=["account_id"])
     assert (one.to_json(), one.body_digest()) == (other.to_json(), other.body_digest())
     assert one.to_json()["entity"] == ["account_id"]
-    assert [path for path, _ in said({**THRESHOLD, "entity": "account_id", "group_by": "status"})] == ["group_by"]
+    assert [path for path, _ in findings_of({**THRESHOLD, "entity": "account_id", "group_by": "status"})] == [
+        "group_by"
+    ]
 
 
 @pytest.mark.parametrize(("field", "message"), [("acount_id", "did you mean account_id?"), ("tags", "one value")])
 def test_a_field_that_cannot_be_one_is_reported(field: str, message: str) -> None:
-    ((path, text),) = said({**THRESHOLD, "entity": field})
+    ((path, text),) = findings_of({**THRESHOLD, "entity": field})
     assert path == "entity"
     assert message in text
 

@@ -11,7 +11,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.types.formula import FormulaRule
 
 from . import stream_joins
-from .rulekit import rule, said, streams
+from .rulekit import findings_of, rule, streams
 from .scenes import alerts
 
 DECLINED = [{"field": "status", "operator": "==", "value": "declined"}]
@@ -102,8 +102,8 @@ def test_conditions_of_figures_are_the_rules_own() -> None:
 def test_kinds_of_figures_are_those_of_their_fields() -> None:
     """A maximum of timestamps that stream.yaml declares as integers is an integer; an average is a number."""
     for of in ({"max": "event_time"}, {"avg": "rate"}, {"since": True}, {"distinct_count": "status"}):
-        assert not said({**figure(**of), "when": "f > 0.5 and f < 10m"})
-    ((path, text),) = said({**figure(max="event_time"), "when": "hour(f) > 5"})
+        assert not findings_of({**figure(**of), "when": "f > 0.5 and f < 10m"})
+    ((path, text),) = findings_of({**figure(max="event_time"), "when": "hour(f) > 5"})
     assert path == "when"
     assert "type integer" in text
 
@@ -140,7 +140,7 @@ def test_kinds_of_figures_are_those_of_their_fields() -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused(body: dict[str, Any], path: str, words: str) -> None:
-    found = said(body)
+    found = findings_of(body)
     assert found, "it is accepted"
     assert any(each.startswith(path) and words in text for each, text in found), found
 
@@ -160,15 +160,17 @@ def test_figures_of_several_keys_are_reported_by_theirs_and_supplied_to_its_own(
 
 def test_the_sentence() -> None:
     read = {"tries": 7, "declines": 5, "usual": None, "amount_cents": 12}
-    said_by = {"value": 7, "threshold": 6, "operator": ">=", "window_ms": 600_000, "key": {"account_id": "a1"}}
-    plain = rule(FORMULA).sentence(**said_by, count=7, evidence=read)
+    sentence_fields = {"value": 7, "threshold": 6, "operator": ">=", "window_ms": 600_000, "key": {"account_id": "a1"}}
+    plain = rule(FORMULA).sentence(**sentence_fields, count=7, evidence=read)
     assert plain == (
         "tries 7, declines 5, usual unknown, silent unknown, run unknown, latest unknown, amount_cents 12 by account a1"
     )
-    known = rule(FORMULA).sentence(**said_by, count=7, evidence={**read, "silent": 93 * 86_400_000, "usual": 10**300})
+    known = rule(FORMULA).sentence(
+        **sentence_fields, count=7, evidence={**read, "silent": 93 * 86_400_000, "usual": 10**300}
+    )
     assert "usual 1.000e+300, silent 93 days, " in known
     described = rule(FORMULA, description="{declines} of {tries} in {window} by {account_id}, {amount_cents}")
-    assert described.sentence(**said_by, count=7, evidence=read) == "5 of 7 in 10 min by a1, 12"
+    assert described.sentence(**sentence_fields, count=7, evidence=read) == "5 of 7 in 10 min by a1, 12"
 
 
 def test_five_payments_in_four_countries_in_ten_minutes() -> None:

@@ -14,7 +14,7 @@ from crossline.plan.compile import compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 
-from .rulekit import rule, said, streams
+from .rulekit import findings_of, rule, streams
 
 STOLEN: dict[str, Any] = {
     "rule_id": "stolen",
@@ -112,12 +112,12 @@ def test_the_list_is_one_of_those_that_the_rule_reads() -> None:
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], path: str, words: str) -> None:
-    ((found, text),) = said({**STOLEN, **changes})
+    ((found, text),) = findings_of({**STOLEN, **changes})
     assert found == path
     assert words in text
 
 
 def test_all_that_is_wrong_is_reported_at_once() -> None:
-    found = said({**STOLEN, "field": "tags", "list": "x", "operator": "is"})
+    found = findings_of({**STOLEN, "field": "tags", "list": "x", "operator": "is"})
     assert [path for path, _ in found] == ["operator", "field"], "the list is not looked up by a field that has none"
-    assert [path for path, _ in said({**STOLEN, "field": "statsu", "list": ""})] == ["list", "field"]
+    assert [path for path, _ in findings_of({**STOLEN, "field": "statsu", "list": ""})] == ["list", "field"]

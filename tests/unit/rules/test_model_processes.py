@@ -109,7 +109,7 @@ def test_a_model_that_ends_its_process_time_and_again_is_asked_no_more(monkeypat
     assert other.scores(np.ones((1, 1)))[0].tolist() == [2], "another model has nothing to do with it"
 
 
-def test_a_process_that_somebody_ends_is_started_again() -> None:
+def test_a_killed_model_process_is_started_again() -> None:
     mine = scorer(weighted(3))
     assert mine.scores(np.ones((2, 1)))[0].tolist() == [3, 3]
     first = pid_of(mine)
@@ -176,7 +176,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("end", ["it ends", "it is killed"])
-def test_it_ends_with_whoever_asks_and_knows_no_secret(tmp_path: Path, end: str) -> None:
+def test_it_ends_with_its_parent_and_has_no_secret(tmp_path: Path, end: str) -> None:
     (tmp_path / "m").write_bytes(weighted(4))
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "m")]
     pipe, environment = subprocess.PIPE, {**os.environ, "CROSSLINE_TEST_SECRET": "hunter2"}
@@ -206,7 +206,7 @@ session.serve(sys.stdin.buffer, sys.stdout.buffer, session.Board(session.mmap.mm
 """
 
 
-def test_one_that_nobody_asks_ends_by_itself() -> None:
+def test_an_idle_model_process_ends_by_itself() -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", IDLE], stdin=pipe, stdout=pipe) as process:
         assert process.stdin is not None

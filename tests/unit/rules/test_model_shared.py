@@ -80,9 +80,7 @@ def test_copies_ask_the_process_that_was_started_before_them(here: Processes) ->
         assert outcome() == ([[5 * (value + turn)] * 70 for turn in range(20)], first)
 
 
-def test_a_copy_that_ends_in_the_middle_of_asking_misleads_nobody(
-    here: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_ends_during_a_request_misleads_no_other(here: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = scorer().model.digest
     here.ready(digest, DATA)
     first = pid_of(here)

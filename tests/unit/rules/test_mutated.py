@@ -128,7 +128,7 @@ def mutated(draw: st.DrawFn, base: Any) -> str:
     return text
 
 
-def told_well(refused: RefusedError) -> None:
+def check_refusal(refused: RefusedError) -> None:
     assert not refused.faults, refused
     assert min(problem.line for problem in refused.problems) >= 1
 
@@ -139,7 +139,7 @@ def test_a_rule_file(text: str) -> None:
     try:
         loaded = load_rules_text(text, "r.yaml", STREAMS, ["x"], ["alerts.cards"])
     except RefusedError as refused:
-        told_well(refused)
+        check_refusal(refused)
     else:
         found = RuleSet.from_rules(item.rule for item in loaded)
         assert RuleSet.from_json(found.to_json()) == found
@@ -154,7 +154,7 @@ def test_a_pipeline_file(text: str) -> None:
     try:
         load_pipeline(text, "p.yaml", read)
     except RefusedError as refused:
-        told_well(refused)
+        check_refusal(refused)
 
 
 @settings(max_examples=200, deadline=None)
@@ -163,7 +163,7 @@ def test_a_stream_file(text: str) -> None:
     try:
         load_streams(text, "s.yaml")
     except RefusedError as refused:
-        told_well(refused)
+        check_refusal(refused)
 
 
 @pytest.mark.parametrize("operator", ['[">"]', "{a: b}", "[[]]", "{}"])

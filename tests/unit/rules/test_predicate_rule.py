@@ -1,4 +1,4 @@
-"""What a type that is figures and a formula owes, whoever wrote it."""
+"""The contract of a rule type made of figures and a formula, by any author."""
 
 from __future__ import annotations
 

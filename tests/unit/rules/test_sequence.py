@@ -34,7 +34,7 @@ def scene(text: str, **fields: Any) -> list[dict[str, Any]]:
     return [{"status": body[word[0]], "s": float(word[1:]), **fields} for word in text.split()]
 
 
-def told(rule: dict[str, Any], records: list[dict[str, Any]], batches: int = 1) -> list[list[str]]:
+def evidence_ids(rule: dict[str, Any], records: list[dict[str, Any]], batches: int = 1) -> list[list[str]]:
     return [alert["evidence"]["record_ids"] for alert in alerts(rule, records, batches)]
 
 
@@ -67,14 +67,14 @@ def test_three_failed_codes_and_then_a_success(batches: int) -> None:
 )
 def test_what_is_a_match(text: str, expected: list[list[str]]) -> None:
     """The last came out of order: the record of second 1 does not follow on that of second 2."""
-    assert told(GUESSED, scene(text)) == expected
+    assert evidence_ids(GUESSED, scene(text)) == expected
 
 
 def test_each_key_has_its_own() -> None:
     mine, other = scene("f0 f1 f2 s3"), scene("f0 f1 f2 s3", card="c2")
     mixed = [each for pair in zip(mine, other, strict=True) for each in pair]
-    assert sorted(told(GUESSED, mixed)) == [["n0", "n2", "n4", "n6"], ["n1", "n3", "n5", "n7"]]
-    assert told(GUESSED, [*scene("f0 f1"), *scene("f2 s3", card="c2")]) == []
+    assert sorted(evidence_ids(GUESSED, mixed)) == [["n0", "n2", "n4", "n6"], ["n1", "n3", "n5", "n7"]]
+    assert evidence_ids(GUESSED, [*scene("f0 f1"), *scene("f2 s3", card="c2")]) == []
     whole = {name: value for name, value in GUESSED.items() if name != "group_by"}
     (alert,) = alerts(whole, [*scene("f0 f1"), *scene("f2 s3", card="c2")])
     assert (alert["key"], alert["evidence"]["count"]) == ({}, 4)
@@ -82,24 +82,26 @@ def test_each_key_has_its_own() -> None:
 
 def test_strict_lets_no_other_record_come_in_between() -> None:
     text = "f0 x1 s2 f3 s4"
-    assert told(PAIR, scene(text)) == [["n0", "n2"], ["n3", "n4"]]
-    assert told({**PAIR, "strict": True}, scene(text)) == [["n3", "n4"]]
+    assert evidence_ids(PAIR, scene(text)) == [["n0", "n2"], ["n3", "n4"]]
+    assert evidence_ids({**PAIR, "strict": True}, scene(text)) == [["n3", "n4"]]
     seen = [{"field": "status", "operator": "!=", "value": "seen"}]
-    assert told({**PAIR, "strict": True, "conditions": seen}, scene(text)) == [["n0", "n2"], ["n3", "n4"]]
+    assert evidence_ids({**PAIR, "strict": True, "conditions": seen}, scene(text)) == [["n0", "n2"], ["n3", "n4"]]
 
 
 def test_the_rules_conditions_hold_for_steps_and_until() -> None:
     large = {**PAIR, "conditions": [{"field": "amount", "operator": ">", "value": 9}]}
     records = [{**each, "amount": 10} for each in scene("f0 l1 s2")]
-    assert told(large, records) == []
-    assert told(large, [{**each, "amount": 9 if n == 1 else 10} for n, each in enumerate(records)]) == [["n0", "n2"]]
-    assert told(large, [{**each, "amount": 9 if n == 0 else 10} for n, each in enumerate(scene("f0 s2"))]) == []
+    assert evidence_ids(large, records) == []
+    assert evidence_ids(large, [{**each, "amount": 9 if n == 1 else 10} for n, each in enumerate(records)]) == [
+        ["n0", "n2"]
+    ]
+    assert evidence_ids(large, [{**each, "amount": 9 if n == 0 else 10} for n, each in enumerate(scene("f0 s2"))]) == []
 
 
 def test_a_cooldown_holds_hits_back_and_uses_them_up() -> None:
     text = "f0 s1 f2 s3 f11 s12 s13"
-    assert told({**PAIR, "cooldown": "11s"}, scene(text)) == [["n0", "n1"], ["n4", "n5"]]
-    assert told({**PAIR, "cooldown": "11001ms"}, scene(text)) == [["n0", "n1"]]
+    assert evidence_ids({**PAIR, "cooldown": "11s"}, scene(text)) == [["n0", "n1"], ["n4", "n5"]]
+    assert evidence_ids({**PAIR, "cooldown": "11001ms"}, scene(text)) == [["n0", "n1"]]
 
 
 def test_a_step_of_more_than_fifty_records_shows_the_last() -> None:
@@ -114,21 +116,21 @@ def test_a_step_of_more_than_fifty_records_shows_the_last() -> None:
 def test_a_version_knows_what_came_before_it_and_judges_what_comes_after() -> None:
     """As windows do. What was completed before it is used up."""
     later = {**PAIR, "effective_from": START_MS + 2_000}
-    assert told(later, scene("f0 f1 s3")) == [["n1", "n2"]]
-    assert told(later, scene("f0 s1 s3")) == []
+    assert evidence_ids(later, scene("f0 f1 s3")) == [["n1", "n2"]]
+    assert evidence_ids(later, scene("f0 s1 s3")) == []
 
 
 def test_a_late_record_takes_steps_and_completes_nothing_where_it_is_skipped() -> None:
     skip = {**PAIR, "late_policy": "skip", "watermark_delay": "5s"}
-    assert told(skip, scene("x10 f4 s10")) == [["n1", "n2"]], "late by 6 s, and a step all the same"
-    assert told(skip, scene("f0 x10 s4 s10")) == [], "completed by a late record, and used up"
-    assert told(PAIR, scene("f0 x10 s4 s10")) == [["n0", "n2"]]
-    assert told(PAIR, scene("f0 x121 s0.5 s122")) == [["n0", "n3"]], "beyond the lateness allowed it is nothing"
+    assert evidence_ids(skip, scene("x10 f4 s10")) == [["n1", "n2"]], "late by 6 s, and a step all the same"
+    assert evidence_ids(skip, scene("f0 x10 s4 s10")) == [], "completed by a late record, and used up"
+    assert evidence_ids(PAIR, scene("f0 x10 s4 s10")) == [["n0", "n2"]]
+    assert evidence_ids(PAIR, scene("f0 x121 s0.5 s122")) == [["n0", "n3"]], "beyond the lateness allowed it is nothing"
 
 
 def test_a_record_that_comes_again_takes_no_step() -> None:
     twice = [{**each, "id": f"t{each['s']}"} for each in scene("f0 f0 f1 s2")]
-    assert told(GUESSED, twice) == []
+    assert evidence_ids(GUESSED, twice) == []
 
 
 def test_the_description_names_what_there_is() -> None:
@@ -191,8 +193,8 @@ def test_a_record_under_one_key_by_two_names_takes_one_step_of_a_match() -> None
 def test_until_may_have_its_key_under_another_name() -> None:
     ended = {**PAIR, "until": {"group_by": "merchant", "conditions": status("logout")}}
     records = scene("f0 l1 s2")
-    assert told(ended, records) == [["n0", "n2"]], "it is no merchant c1 that logged out"
-    assert told(ended, [{**each, "merchant": "c1"} for each in records]) == []
+    assert evidence_ids(ended, records) == [["n0", "n2"]], "it is no merchant c1 that logged out"
+    assert evidence_ids(ended, [{**each, "merchant": "c1"} for each in records]) == []
 
 
 def changed(step: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 
 from crossline.rules.base import Defaults
 
-from .rulekit import THRESHOLD, rule, said, streams, without
+from .rulekit import THRESHOLD, findings_of, rule, streams, without
 
 
 def test_the_condition_is_parsed() -> None:
@@ -15,7 +15,7 @@ def test_the_condition_is_parsed() -> None:
 
 
 def test_without_conditions_it_would_fire_on_everything() -> None:
-    assert [path for path, _ in said(without(THRESHOLD, "conditions"))] == ["conditions"]
+    assert [path for path, _ in findings_of(without(THRESHOLD, "conditions"))] == ["conditions"]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_its_figures_are_the_fields_it_names() -> None:
 
 
 def test_a_placeholder_must_be_a_field() -> None:
-    problems = said({**THRESHOLD, "description": "{amount} in {window}"})
+    problems = findings_of({**THRESHOLD, "description": "{amount} in {window}"})
     assert [path for path, _ in problems] == ["description", "description"]
     assert "did you mean amount_cents?" in problems[0][1]

@@ -15,7 +15,7 @@ from .test_anomaly import ANOMALY, scene
 from .test_burst import BURST
 from .test_geo_velocity import HOUR, OSLO, ROME, TRAVEL
 
-MET = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+OPERATORS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 WINDOW = {"group_by": "card", "window": "10m"}
 FORM: dict[str, Any] = {
     "rule_type": "formula",
@@ -64,7 +64,7 @@ def test_the_line_is_that_of_the_value(
     alert = alerts(rule, records)[-1]
     assert (alert["operator"], alert["threshold"]) == line
     if alert["operator"] is not None:
-        assert MET[alert["operator"]](alert["value"], alert["threshold"])
+        assert OPERATORS[alert["operator"]](alert["value"], alert["threshold"])
 
 
 def test_a_sentence_names_the_line_of_its_own_value() -> None:
@@ -106,7 +106,7 @@ MARKET: dict[str, Any] = {
     "context_value_field": "rate",
     "context_resolution": "last",
 }
-SAID_OF_MEAN = (
+MEAN_FINDING = (
     "rate 8 by pair EURUSD, 3.5 deviations above the mean rate of fx rates, 1, of the same instant "
     "(line: > 3 deviations)"
 )
@@ -138,7 +138,7 @@ OF_MEAN = {**MARKET, "context_resolution": "mean", "event_value_field": "rate"}
             },
             3.5,
             {"rate": 8, "context": 1, "context_age": 0},
-            SAID_OF_MEAN,
+            MEAN_FINDING,
         ),
     ],
 )

@@ -10,7 +10,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.types.velocity import VelocityRule
 
-from .rulekit import VELOCITY, rule, said, streams, without
+from .rulekit import VELOCITY, findings_of, rule, streams, without
 
 
 def velocity(**more: Any) -> VelocityRule:
@@ -190,7 +190,7 @@ def test_a_window_in_two_fields(size: float, unit: str, ms: int) -> None:
     ],
 )
 def test_says_what_is_wrong(fields: dict[str, Any], path: str, words: str) -> None:
-    problems = said({**VELOCITY, **fields})
+    problems = findings_of({**VELOCITY, **fields})
     assert [where for where, _ in problems] == [path]
     assert words in problems[0][1]
 
@@ -234,8 +234,8 @@ def test_the_sentence(fields: dict[str, Any], value: float, threshold: float, te
 
 def test_a_stream_with_a_plain_name_is_named_in_full() -> None:
     found = rule(ARTICLE[0])
-    said_ = found.sentence(10, 10, ">=", 10_000, {"user_id": "u1"}, 10, {})
-    assert said_ == "10 records of events.raw by user u1 in 10 s (line: 10)"
+    sentence = found.sentence(10, 10, ">=", 10_000, {"user_id": "u1"}, 10, {})
+    assert sentence == "10 records of events.raw by user u1 in 10 s (line: 10)"
 
 
 def test_a_sentence_takes_few_calls() -> None:

@@ -179,7 +179,7 @@ def topic_of(monkeypatch: pytest.MonkeyPatch, *names: str, away: int = 0) -> lis
 def test_over_a_topic_one_that_stands_twice_is_held_to_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The brokers had a when the process was killed, and nobody knew: it was sent on, and its copy is refused.
+    """The brokers had a when the process was killed, without an acknowledgement: it is sent again, and refused.
 
     No rule holds at a, so no batch has a line of it.
     """
@@ -188,7 +188,7 @@ def test_over_a_topic_one_that_stands_twice_is_held_to_the_first(
     write(feed, 1, "p-0", 0, 1)
     (tmp_path / MARK).write_bytes(b'{"batch": 1}')
     after, settling, _ = begun(tmp_path, TOPIC, None, Ledger("a"))
-    settling.placed("payments", "a", LogPosition("p-0", 2))  # as the outbox tells it
+    settling.placed("payments", "a", LogPosition("p-0", 2))  # as the outbox reports it
     write(feed, 2, "p-0", 1, 2)
     assert revised_after(feed, after, settling, 2) == [("a", "allow", 2)]
     assert settling.waiting == 0
@@ -206,7 +206,7 @@ def test_over_a_topic_whose_brokers_answer_later_the_same(tmp_path: Path, monkey
 
 
 def test_what_a_topic_has_is_not_put_there_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process was killed before it answered: whoever asks again is told the place of the first."""
+    """The process was killed before it answered: a retry gets the position of the first record."""
     topic_of(monkeypatch, "z", "a")
     write(tmp_path / "feed", 1, "p-0", 0, 1)
     (tmp_path / MARK).write_bytes(b'{"batch": 1}')
@@ -265,4 +265,4 @@ def test_a_mark_says_where_it_was_set_last(tmp_path: Path) -> None:
     mark.note(7)
     mark.note(8)  # within a second of the one before
     assert ProgressFile(tmp_path).read() == 7
-    ProgressFile(tmp_path / "gone").note(9)  # told, and no more
+    ProgressFile(tmp_path / "gone").note(9)  # logged, and no error

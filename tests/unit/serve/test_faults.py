@@ -1,4 +1,4 @@
-"""What failed is told by an id that the log has too; what the server is made of is told to nobody."""
+"""An error response has an id that the log has too; it contains nothing about the server's internals."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_the_same_again_is_one_line_a_minute() -> None:
     clock = Clock()
     faults = FaultLog(clock)
 
-    def noted(said: str, error: Any) -> tuple[str, int]:
+    def noted(event: str, error: Any) -> tuple[str, int]:
         with capture_logs() as lines:
-            return faults.noted(said, error), len(lines)
+            return faults.noted(event, error), len(lines)
 
     first, count = noted("it failed", OSError("disk"))
     assert count == 1

@@ -1,4 +1,4 @@
-"""Each answer that the stream decided otherwise reaches the ledger and whoever is to be notified, over kills."""
+"""Each answer that the stream decided otherwise reaches the ledger and all subscribers, over kills."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_what_a_shared_ledger_has_is_reported_after_a_kill(
     """The ledger has the revision when the process is killed, and the queue does not."""
     killed_for_want_of_room(Shop(tmp_path, place), monkeypatch)
     with place.connect() as connection:
-        assert connection.execute("SELECT count(*) FROM untold").fetchone() == (0,), "nothing is left to tell"
+        assert connection.execute("SELECT count(*) FROM untold").fetchone() == (0,), "nothing is left to send"
 
 
 def killed_for_want_of_room(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_of_two_apis_at_one_ledger_one_reports(tmp_path: Path, place: DatabaseAd
         assert not two.revise(own, revision_of_stream(own, "t1", "block", 0), made[0])
         one.mark_reported(["r1"])
         assert two.unreported(10) == []
-        assert [each.revision_id for each in one.unreported(10)] == ["r0", "r2"], "a call that failed told nobody"
+        assert [each.revision_id for each in one.unreported(10)] == ["r0", "r2"], "a failed call reports nothing"
         one.close()
         assert two.unreported(1) == [made[0]]
         assert two.unreported(10) == [made[0], made[2]]
@@ -220,7 +220,7 @@ def test_a_batch_whose_lines_are_damaged_holds_up_none_behind_it(tmp_path: Path)
     damaged.write_bytes(damaged.read_bytes().replace(b'"decision":"block"', b'"decision:"block"'))
     shop.batch(1, 1, 2, of_stream("t2", "block"))
 
-    async def second_is_told(_: LedgerGroup) -> bool:
+    async def second_is_pushed(_: LedgerGroup) -> bool:
         return ("t2", "allow", "block") in shop.pushed()
 
-    shop.run(second_is_told)
+    shop.run(second_is_pushed)

@@ -1,4 +1,4 @@
-"""The clock leaps 90 days ahead, and back: nothing that is kept by its age goes, and nobody is locked out."""
+"""The clock leaps 90 days ahead, and back: nothing that is kept by its age goes, and no user is locked out."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_what_was_noted_before_a_leap_was_believed_is_kept_a_day_from_then(tmp_p
     answers.close()
 
 
-def test_nobody_is_locked_out_by_tries_of_a_time_to_come(tmp_path: Path) -> None:
+def test_failed_tries_dated_ahead_lock_no_user_out(tmp_path: Path) -> None:
     tries = Tries(kept_in(tmp_path))
     for _ in range(5):
         assert tries.take("ines.vale", "10.0.0.1", NOW_MS + LEAP_MS).made

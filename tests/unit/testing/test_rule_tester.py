@@ -60,7 +60,7 @@ def made(**more: str) -> RuleTester:
     return RuleTester("rules.yaml", load_streams("stream.yaml")["taps"], **more)
 
 
-def test_a_test_of_somebody_else_uses_the_fixture() -> None:
+def test_a_users_test_uses_the_fixture() -> None:
     """By the name of the plug-in, as an installation loads it."""
     Path("test_rules.py").write_text(TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "crossline.testing.plugin", "-p", "no:cacheprovider"]

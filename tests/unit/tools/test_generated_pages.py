@@ -59,7 +59,7 @@ def test_every_command_stands_in_the_reference() -> None:
 
 
 def test_every_metric_that_the_watching_files_name_stands_in_the_reference() -> None:
-    """What Prometheus is told to alert on is written by hand, elsewhere."""
+    """The alerting rules of Prometheus are written by hand, elsewhere."""
     page = metrics.page()
     known = set(re.findall(r"^\| `(crossline_\w+)` \|", page, re.MULTILINE))
     rules = [yaml.safe_load((ROOT / "deploy/watch" / name).read_text()) for name in ("alerts.yaml", "api-alerts.yaml")]

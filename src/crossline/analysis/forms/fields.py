@@ -99,7 +99,7 @@ class FormSource:
         name, kind, value = str(path[-1]), kind_of(info.annotation), self.value(path)
         if kind is None or (isinstance(value, dict) and "dict" in str(info.annotation)):
             return None
-        hint = _said_first((info.description or "").replace("`", ""))
+        hint = _first_phrase((info.description or "").replace("`", ""))
         options = self._options(name, path) or kind[1]
         return self.shown(path, name.replace("_", " "), kind[0], options, hint)
 
@@ -124,10 +124,10 @@ class FormSource:
         return ()
 
 
-def _said_first(description: str) -> str:
+def _first_phrase(description: str) -> str:
     """The first sentence, up to its colon if there are words before it.
 
-    >>> _said_first("How long it may take: `10m`."), _said_first("true: no other may come. More.")
+    >>> _first_phrase("How long it may take: `10m`."), _first_phrase("true: no other may come. More.")
     ('How long it may take', 'true: no other may come')
     """
     short = _SENTENCE.split(description)[0]

@@ -50,10 +50,10 @@ class Precision:
         """Of 95 %; None if there are too few labels."""
         return wilson(self.true, self.labels) if self.enough else None
 
-    def said(self) -> str:
+    def text(self) -> str:
         """The precision and its interval as text, or a note that there are too few labels.
 
-        >>> Precision(81, 263).said(), Precision(3, 4).said()
+        >>> Precision(81, 263).text(), Precision(3, 4).text()
         ('0.31, 0.26 to 0.37', 'too few labels')
         """
         if not self.enough:

@@ -33,7 +33,7 @@ def _of(claims: RuleClaims, before: Rule | None) -> Iterator[LintFinding]:
     elif keys == SLOTS and rule.status == "active":
         what = f"share {rule.share} is all keys, as no share is"
         why = "while it is paused or in shadow, also by the breaker, the version before it decides again, however old"
-        yield _finding(rule, what, why, "take the share out, once nobody is to go back to the version before")
+        yield _finding(rule, what, why, "take the share out, once no pipeline has to go back to the version before")
     elif 0 < keys < SLOTS:
         yield from _finite(claims, keys)
         yield from _beside(rule, before)
@@ -47,11 +47,11 @@ def _finite(claims: RuleClaims, keys: int) -> Iterator[LintFinding]:
     inside = sum(slot_of(rule.rule_id, key) < keys for key in possible)
     there = f"{', '.join(rule.key_of_alerts)} has {len(possible):,} value{'' if len(possible) == 1 else 's'} here"
     if inside == 0:
-        what = f"share {rule.share} reaches nobody: {there}, and the slot of none is in it"
+        what = f"share {rule.share} reaches no key: {there}, and none of their slots is in it"
         why = f"version {rule.version} decides about no key"
         yield _finding(rule, what, why, "a larger share, or a key with more values")
     elif inside == len(possible):
-        what = f"share {rule.share} reaches all: {there}, and the slot of each is in it"
+        what = f"share {rule.share} reaches all: {there}, and all of their slots are in it"
         why = "no key is left to the version before"
         yield _finding(rule, what, why, "a smaller share, or none; or a key with more values")
 
@@ -66,7 +66,7 @@ def _beside(rule: Rule, before: Rule | None) -> Iterator[LintFinding]:
             f"share {rule.share} of {rule.source_topic}, and version {before.version}, which is to have the other "
             f"keys, reads {before.source_topic}"
         )
-        why = "a version on another stream ends the one before it: nobody decides about the other keys"
+        why = "a version on another stream ends the one before it: no version decides about the other keys"
         yield _finding(rule, what, why, "give it an id of its own, or no share")
     elif one != other:
         named = [", ".join(each) or "no field" for each in (one, other)]

@@ -38,7 +38,7 @@ def _in_group(group: Sequence[RuleClaims]) -> Iterator[LintFinding]:
             if place == number or not _as_grave(rule, other) or not _implies(rule, other):
                 continue
             if place > number and _as_grave(other, rule) and _implies(other, rule):
-                continue  # equals: told of the later one
+                continue  # equals: reported for the later one
             yield _finding(rule, other)
             break
 

@@ -121,8 +121,8 @@ def comparisons(root: Node) -> Iterator[tuple[Node, str, Node]]:
 def figures_of(program: Program, verdict: FormulaPredicate) -> dict[str, Figure]:
     """The figures by their names in the formula, cross-key figures included."""
     found = dict(zip(verdict.names, program.figures, strict=True))
-    for brought in program.cross_key:
-        found |= brought.figures
+    for cross_key in program.cross_key:
+        found |= cross_key.figures
     return found
 
 
@@ -135,10 +135,10 @@ def _formula_bars(
         name = left.name if isinstance(left, Name) else canonical(left)
         mine = [figures[each.name] for each in walk(left) if isinstance(each, Name) and each.name in figures]
         units = {unit_of(each, money) for each in mine} or {"money" if name == money else ""}
-        told = isinstance(left, Name) or (
+        has_unit = isinstance(left, Name) or (
             units == {"ms"} and not _MADE_OTHER & set(name)
         )  # a sum of durations is a duration
-        unit: Unit = units.pop() if len(units) == 1 and told else ""  # type: ignore[assignment]
+        unit: Unit = units.pop() if len(units) == 1 and has_unit else ""  # type: ignore[assignment]
         what = figure_text(mine[0]) if isinstance(left, Name) and mine else ""
         if not isinstance(right, Name) and any(isinstance(each, Name) for each in walk(right)):
             what = f"{what}, against {canonical(right)}" if what else f"against {canonical(right)}"

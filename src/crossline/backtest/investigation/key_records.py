@@ -48,7 +48,7 @@ def batch_of(records: Sequence[KeyRecord], streams: Mapping[str, StreamSpec]) ->
 
     Raises UsageError if a record cannot be decoded any more.
     """
-    taken = []
+    inputs = []
     for stream in dict.fromkeys(each.stream for each in records):
         mine = [each for each in records if each.stream == stream]
         spec = streams[stream]
@@ -60,8 +60,8 @@ def batch_of(records: Sequence[KeyRecord], streams: Mapping[str, StreamSpec]) ->
                 f"record {letter.record_id} of {stream} cannot be decoded: {letter.reason}, {letter.detail}"
             )
         came = np.array([each.ingest_ms for each in mine], np.int64)
-        taken.append((replace(decoded.records, ingest_ms=came), Chunk(stream, 0, stream)))
-    return Batch(tuple(taken))
+        inputs.append((replace(decoded.records, ingest_ms=came), Chunk(stream, 0, stream)))
+    return Batch(tuple(inputs))
 
 
 def document(fields: Mapping[str, Any], spec: StreamSpec) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class VariantRunner:
     def _judge(self, rules: Sequence[Rule], batch: Batch, probing: int = 0) -> list[dict[str, Any]]:
         self.budget.spend()
         streams = self.setting.history.streams
-        history = RecordedInput(streams, {records.stream: () for records, _ in batch.taken})
+        history = RecordedInput(streams, {records.stream: () for records, _ in batch.inputs})
         judged = replace(self.setting, rules=RuleSet.from_rules(rules), history=history, probing=probing)
         return alerts_over(judged, [batch])
 

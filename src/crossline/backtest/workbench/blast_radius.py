@@ -63,13 +63,13 @@ class BlastRadius:
                 judged, judged.snapshot(judged.rules, 1), [rule], {rule.rule_id: self._frauds}
             )
         else:
-            self._jury = SampleJudge(replace(judged, probing=sources.level_of(rule.reading)))
+            self._jury = SampleJudge(replace(judged, probing=sources.depth_of(rule.reading)))
 
     def see(self, batch: Batch) -> None:
         """The next batch."""
         self._within.see(batch)
         if self._alone is not None:
-            for records, _ in batch.taken:
+            for records, _ in batch.inputs:
                 self._alone(records)
         if self._jury is None:
             return

@@ -18,7 +18,7 @@ class ExpectedHit(BaseModel):
 
     record: str = Field(min_length=1, description="Id of the record at which the rule fires.")
     rule: str | None = Field(default=None, min_length=1, description="Id of the rule; where there is one only, that.")
-    value: int | float | str | None = Field(default=None, description="The figure that the alert tells.")
+    value: int | float | str | None = Field(default=None, description="The value of the alert.")
     key: dict[str, Any] | None = Field(default=None, description="The entity that the alert is about, by its fields.")
     count: int | None = Field(default=None, description="How many records the alert rests on.")
     records: list[str] | None = Field(default=None, description="The ids of these records, in their order.")

@@ -55,7 +55,7 @@ class LabelsWithin:
 
     def see(self, batch: Batch) -> None:
         """The next batch."""
-        for records, _ in batch.taken if not self._whole else ():
+        for records, _ in batch.inputs if not self._whole else ():
             labelled = zip(records.ids.to_pylist(), records.event_ms.tolist(), strict=True)
             self._ids.update(each for each, ms in labelled if each in self.marks.frauds and self.interval.holds(ms))
 

@@ -140,7 +140,7 @@ class Amounts:
 
     def see(self, batch: Batch) -> None:
         """Take the records of a batch in."""
-        for records, _ in batch.taken:
+        for records, _ in batch.inputs:
             if len(records) and self._field in records.fields:
                 self._ids.append(records.ids.cast(pa.string()))
                 self._values.append(records.fields[self._field].cast(pa.float64()))

@@ -96,16 +96,16 @@ def near_misses(judged: BacktestSpec, trial: Trial, folder: Path) -> dict[str, l
     found = {name: _Nearest() for name in rules}
     of_record = [rules[name] for name, each in programs.items() if each.verdict is None]
     alone = RecordConditionMisses(judged, judged.snapshot(judged.rules, 1), of_record, found)
-    level_of = {name: sources.level_of(rule.reading) for name, rule in rules.items()}
-    for level in sorted(set(level_of.values())):
-        seen = alone if level == 1 else None
-        mine = {name for name, its_level in level_of.items() if its_level == level}
+    depth_of = {name: sources.depth_of(rule.reading) for name, rule in rules.items()}
+    for depth in sorted(set(depth_of.values())):
+        seen = alone if depth == 1 else None
+        mine = {name for name, its_depth in depth_of.items() if its_depth == depth}
 
         def wanted(hit: Hit, mine: set[str] = mine) -> bool:
             rule_id = hit.version.rule.rule_id
             return rule_id in mine and (rule_id, _key_json(hit.key)) not in fired
 
-        for alert in _probes(replace(judged, probing=level), folder / f"probes-{level}", seen, wanted):
+        for alert in _probes(replace(judged, probing=depth), folder / f"probes-{depth}", seen, wanted):
             miss = miss_at(rules[alert["rule_id"]], programs[alert["rule_id"]], alert)
             if miss is not None:
                 found[alert["rule_id"]].take(miss)

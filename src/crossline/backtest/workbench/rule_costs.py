@@ -50,7 +50,7 @@ def spans(sample: Iterable[Batch]) -> dict[str, RecordSpan]:
 
 def widen(found: dict[str, RecordSpan], batch: Batch) -> None:
     """Add the records of a batch to the spans of their streams."""
-    for records, _ in batch.taken:
+    for records, _ in batch.inputs:
         if len(records):
             first, last = int(records.event_ms.min()), int(records.event_ms.max())
             old = found.get(records.stream, RecordSpan(0, first, last))

@@ -31,11 +31,11 @@ BATCH_BYTES = 4 * 1024 * 1024
 class Batch:
     """Decoded records in the order of their logs, each run with its chunk; and dead letters."""
 
-    taken: tuple[tuple[Records, Chunk], ...]
+    inputs: tuple[tuple[Records, Chunk], ...]
     dead: tuple[DeadLetter, ...] = ()
 
     def __len__(self) -> int:
-        return sum(len(records) for records, _ in self.taken)
+        return sum(len(records) for records, _ in self.inputs)
 
 
 def batches(history: RecordedInput, folder: Path) -> Iterator[Batch]:
@@ -73,14 +73,14 @@ class SampleJudge:
     def judge(self, batch: Batch) -> ShardOutput:
         """The hits of the next batch, and what it added to each state store."""
         plans, whole = list(self.plans.values()), ShardOutput()
-        parts = [each for records, chunk in batch.taken for each in parts_of(self.snapshot, records, chunk)]
-        for level in range(1, max((each.level for each in plans), default=1) + 1):
-            state = self.states.setdefault(level, ShardState())
-            mine = [(part.meta, part.arrays) for at, part in parts if at == level]
-            output = judge([each for each in plans if each.level == level], state, mine, self.judged.bounds)
+        parts = [each for records, chunk in batch.inputs for each in parts_of(self.snapshot, records, chunk)]
+        for depth in range(1, max((each.depth for each in plans), default=1) + 1):
+            state = self.states.setdefault(depth, ShardState())
+            mine = [(part.meta, part.arrays) for at, part in parts if at == depth]
+            output = judge([each for each in plans if each.depth == depth], state, mine, self.judged.bounds)
             whole.hits += output.hits
             whole.deltas += output.deltas
-            parts += derived(plans, level, output.read, state.log_clock, 1, self.judged.lists, output.feature_queries)
+            parts += derived(plans, depth, output.read, state.log_clock, 1, self.judged.lists, output.feature_queries)
         return whole
 
     def store(self, state_store: str) -> Kernel | None:

@@ -169,8 +169,8 @@ def _finder(judged: BacktestSpec, rule: Rule, sample: Sequence[Batch], days: flo
         text = f"rule {rule.rule_id} of type {rule.rule_type}: found {found}"
         raise UsageError(f"{text}; expected one number that a figure or field is held against by >, >=, < or <=")
     read = [each.rule for each in judged.rules.versions if each.rule.rule_id != rule.rule_id]
-    level = sources.level_of(rule.reading)
-    return _Finder(judged, rule, spec, level, read, drawn, sample, days, wanted)
+    depth = sources.depth_of(rule.reading)
+    return _Finder(judged, rule, spec, depth, read, drawn, sample, days, wanted)
 
 
 def _same_to(values: Sequence[float], line: float, sign: str) -> float | None:
@@ -185,7 +185,7 @@ class _Finder:
     judged: BacktestSpec
     rule: Rule
     spec: StreamSpec
-    level: int
+    depth: int
     read: Sequence[Rule]
     drawn: ThresholdLine
     sample: Sequence[Batch]
@@ -199,7 +199,7 @@ class _Finder:
         if program.verdict is None:
             rule, probing = self._at(self._weakest), 0
         else:
-            rule, probing = self._at(self.drawn.threshold), self.level
+            rule, probing = self._at(self.drawn.threshold), self.depth
         found = alerts_over(replace(self.judged, rules=self._with_read([rule]), probing=probing), self.sample)
         alerts = [each for each in found if each["rule_id"] == rule.rule_id]
         keys: dict[bytes, int] = {}
@@ -308,9 +308,9 @@ class _Finder:
         """Judge each threshold in one real run, as a rule of its own each."""
         rules = [self._at(_plain(line)).model_copy(update={"rule_id": f"line.{n}"}) for n, line in enumerate(lines)]
         hits: dict[str, list[dict[str, Any]]] = {each.rule_id: [] for each in rules}
-        for name, told in self._final_hits(replace(self.judged, rules=self._with_read(rules))):
+        for name, body in self._final_hits(replace(self.judged, rules=self._with_read(rules))):
             if name in hits:
-                hits[name].append(told)
+                hits[name].append(body)
         marks = self.wanted.marks
         return [
             ThresholdOutcome(

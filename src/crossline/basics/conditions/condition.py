@@ -78,7 +78,7 @@ class Condition:
 
     @cached_property
     def text(self) -> str:
-        """As a person says it: ``amount_cents > 500 and country in NO, SE``."""
+        """As text: ``amount_cents > 500 and country in NO, SE``."""
         body = _say(self.node, top=True)
         return body if len(body) <= _TEXT_WIDTH else body[: _TEXT_WIDTH - 1] + "…"
 

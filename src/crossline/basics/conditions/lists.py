@@ -31,7 +31,7 @@ class ListChange:
     """What makes a version of a list out of the one before.
 
     ``begins``: by stream, the ingest time from which it holds; a stream that is not there: the beginning. ``put``:
-    values that are new, or have no end any more. ``ending``: those that have another end. ``taken``: those that go.
+    values that are new, or have no end any more. ``ending``: those that have another end. ``taken``: removed values.
     """
 
     begins: Mapping[str, int]
@@ -61,8 +61,8 @@ class NamedList:
             key = _key(value)
             made[key] = until_ms if key not in made else max(until_ms, made[key])
         fresh = made if not known else {key: ms for key, ms in made.items() if known.get(key) != ms}
-        taken = tuple(_value(key) for key in known if key not in made)
-        return NamedList(self.first, (*self.changes, _change(begins, fresh, taken)))
+        removed = tuple(_value(key) for key in known if key not in made)
+        return NamedList(self.first, (*self.changes, _change(begins, fresh, removed)))
 
     def since(self, first: int) -> NamedList:
         """The list without the versions before number ``first``."""
@@ -170,10 +170,10 @@ def starts_ms(begins: Sequence[Mapping[str, int]], stream: str) -> list[int]:
     return [BEGINNING_MS, *starts[1:]] if starts else []
 
 
-def _change(begins: Mapping[str, int], entries: Mapping[_Key, int], taken: tuple[Literal, ...] = ()) -> ListChange:
+def _change(begins: Mapping[str, int], entries: Mapping[_Key, int], removed: tuple[Literal, ...] = ()) -> ListChange:
     put = tuple(_value(key) for key, until_ms in entries.items() if until_ms == FOREVER_MS)
     ending = tuple((_value(key), until_ms) for key, until_ms in entries.items() if until_ms != FOREVER_MS)
-    return ListChange(dict(begins), put, ending, taken)
+    return ListChange(dict(begins), put, ending, removed)
 
 
 def _newest(changes: Iterable[ListChange]) -> dict[_Key, int]:
@@ -187,8 +187,8 @@ def _newest(changes: Iterable[ListChange]) -> dict[_Key, int]:
 
 
 def _digest(entries: Mapping[_Key, int]) -> str:
-    said = sorted((type(_value(key)).__name__, str(_value(key)), until_ms) for key, until_ms in entries.items())
-    return hashlib.sha256(json.dumps(said, separators=(",", ":")).encode()).hexdigest()
+    lines = sorted((type(_value(key)).__name__, str(_value(key)), until_ms) for key, until_ms in entries.items())
+    return hashlib.sha256(json.dumps(lines, separators=(",", ":")).encode()).hexdigest()
 
 
 def _close(

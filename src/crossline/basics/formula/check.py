@@ -51,7 +51,7 @@ _COMPARISONS: dict[type[ast.cmpop], ComparisonOperator] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-_SAID: dict[Family, str] = {"number": "a number", "text": "a text", "boolean": "true or false"}
+_KIND_NAMES: dict[Family, str] = {"number": "a number", "text": "a text", "boolean": "true or false"}
 
 
 def check(text: object, names: Mapping[str, FieldKind], path: Path, wanted: Wanted) -> Formula | list[Finding]:
@@ -75,7 +75,7 @@ def check(text: object, names: Mapping[str, FieldKind], path: Path, wanted: Want
 def check_form(text: object, path: Path) -> list[Finding]:
     """All that is wrong with ``text`` whatever names there are: that it cannot be read, or is no formula.
 
-    For what is read before anybody knows the names; ``check`` says the rest, once they are known.
+    For formulas that are read before the names are known; ``check`` finds the rest then.
     """
     unreadable = _unreadable(text, path)
     if unreadable is not None:
@@ -118,12 +118,12 @@ class _Typing:
             return root
         if wanted == "verdict":
             hint = None if root.kind == "string" else "compare it, for instance with > 0"
-            self._told(root, "true or false, for it is to say when", hint)
+            self._report(root, "true or false, for it is to say when", hint)
         else:
-            self._told(root, "a number, for it is a value")
+            self._report(root, "a number, for it is a value")
         return None
 
-    def _told(self, node: Node, expected: str, hint: str | None = None) -> None:
+    def _report(self, node: Node, expected: str, hint: str | None = None) -> None:
         self.report.add(node.span, expected, hint, f", of type {node.kind}")
 
     def _node(self, at: ast.expr, depth: int) -> Node | None:  # noqa: PLR0911 - a table
@@ -166,7 +166,7 @@ class _Typing:
         if node is None or FAMILIES[node.kind] == family:
             return node
         hint = "compare it, for instance with > 0" if (family, FAMILIES[node.kind]) == ("boolean", "number") else None
-        self._told(node, f"{_SAID[family]}, for {purpose}", hint)
+        self._report(node, f"{_KIND_NAMES[family]}, for {purpose}", hint)
         return None
 
     def _literal(self, at: ast.expr, span: Span) -> Constant | None:
@@ -233,7 +233,7 @@ class _Typing:
             self.report.add(between, expected, _quotes_hint(left, right), f", {left.kind} against {right.kind}")
             return False
         if left.kind == "boolean" and operator not in {"==", "!="}:
-            self._told(left, f"a number or a text, for {operator}")
+            self._report(left, f"a number or a text, for {operator}")
             return False
         return True
 
@@ -261,7 +261,7 @@ class _Typing:
         node = self._node(at, 1)
         if operand is not None and node is not None and FAMILIES[node.kind] != FAMILIES[operand.kind]:
             written = self.report.written(operand.span)
-            self._told(node, f"{_SAID[FAMILIES[operand.kind]]}, as {written} is", _quotes_hint(operand, node))
+            self._report(node, f"{_KIND_NAMES[FAMILIES[operand.kind]]}, as {written} is", _quotes_hint(operand, node))
             return None
         return node if isinstance(node, Constant) else None
 
@@ -292,7 +292,7 @@ class _Typing:
             return self._needed(at, depth, "number", name)
         node = self._node(at, depth + 1)
         if node is not None and signature.takes == "timestamp" and node.kind != "timestamp":
-            self._told(node, f"a timestamp, for {name}", "a field is one where stream.yaml says so")
+            self._report(node, f"a timestamp, for {name}", "declare the type of the field in stream.yaml")
             return None
         return node
 
@@ -300,7 +300,7 @@ class _Typing:
         first, *others = arguments
         strange = [each for each in others if FAMILIES[each.kind] != FAMILIES[first.kind]]
         for each in strange:
-            self._told(each, f"{_SAID[FAMILIES[first.kind]]}, as the first argument of {name} is")
+            self._report(each, f"{_KIND_NAMES[FAMILIES[first.kind]]}, as the first argument of {name} is")
         return not strange
 
     def _option(self, signature: Signature, at: ast.expr) -> Constant | None:

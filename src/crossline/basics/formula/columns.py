@@ -1,4 +1,4 @@
-"""Formulas compiled to columns: every distinct part of them is computed once for all rows, branches are taken here."""
+"""Formulas compiled to columns: every distinct part is computed once for all rows; branches are evaluated here."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class FormulaProgram:
         """Of each formula its values and where they are not missing, each of length ``rows``; do not write to them.
 
         Values are bool, int64 or float64, 0 or False where missing. A column that is absent is all missing.
-        Raises TypeError where a column is not of the kind that its name was said to have.
+        Raises TypeError where a column is not of the kind that its name was declared with.
         """
         done: list[Vector] = []
         with np.errstate(all="ignore"):

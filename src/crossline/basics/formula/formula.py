@@ -65,7 +65,7 @@ class ComparedValue(NamedTuple):
 
 
 def as_comparison(formula: Formula) -> ComparedValue | None:
-    """The line that ``formula`` draws for one name, on either side of it; None where it says anything else."""
+    """The threshold that ``formula`` has for one name, on either side; None if it is no such comparison."""
     match formula.root:
         case Compare((Name(name), Constant(int() | float() as value, "integer" | "number")), (operator,)):
             return ComparedValue(name, operator, value)

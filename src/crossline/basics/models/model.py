@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from crossline.basics.models.processes import HERE, RUNS, TRIED, Ask, Failure, Inputs, Limits, NoProcessError
 from crossline.basics.models.processes import ModelError as ModelError  # noqa: PLC0414 - of what stands here
-from crossline.basics.models.session import BLOCK as BLOCK  # noqa: PLC0414 - whoever tests models counts in it
+from crossline.basics.models.session import BLOCK as BLOCK  # noqa: PLC0414 - tests of models count in blocks
 from crossline.basics.models.session import REALS
 from crossline.basics.values import F64
 

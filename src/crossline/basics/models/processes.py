@@ -48,7 +48,7 @@ class ModelError(Exception):
 
 
 class NoProcessError(ModelError):
-    """No process could be started, or it was ended by something else, which says nothing of the model."""
+    """No process could be started, or something else ended it; the model may be sound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ RUNS = Limits(20, 5)
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What a model says of itself. ``outputs``: name and type of each."""
+    """The description that a model contains. ``outputs``: name and type of each."""
 
     version: str
     inputs: Inputs
@@ -101,7 +101,7 @@ class Failure:
         return self.found if self.expected is None else f"{self.found}; expected {self.expected}"
 
 
-_UNSAID = Failure("a model that fails")
+_UNKNOWN_FAILURE = Failure("a model that fails")
 _NO_MORE = Failure(
     f"a model that ended its process {DEATHS_MAX} times, and is asked no more by this worker",
     "another version of its rule, or the run to be started again",
@@ -171,7 +171,7 @@ class _Process:
         """The answer for each block, up to the one at which it died, and whether it did. Raises TornError."""
         if self.turn is None:
             return self._run(ask, rows, limits)
-        with self.turn.taken():
+        with self.turn.held():
             found, died = self._run(ask, rows, limits)
             if not died:
                 self.turn.done()
@@ -180,18 +180,18 @@ class _Process:
     def _run(self, ask: Ask, rows: F64, limits: Limits) -> tuple[list[F64 | Failure], bool]:
         asked = {"features": ask.features, "inputs": ask.inputs, "output": ask.output, "block_s": limits.block_s}
         self._board.done = 0
-        said = self._asked(limits.block_s, asked, rows.tobytes())
+        reply = self._asked(limits.block_s, asked, rows.tobytes())
         done = self._board.done
         scores, good = self._board.scores[:done].copy(), self._board.good[:done].tolist()
         cut = [each[: len(rows) - number * BLOCK] for number, each in enumerate(scores)]
-        # What was said of those before the one that ended it is lost with it; each of their records is asked again.
-        why = {} if isinstance(said, Failure) else {number: Failure(*more) for number, *more in said}
+        # The errors of the blocks before the one that ended it are lost; their records are scored again.
+        why = {} if isinstance(reply, Failure) else {number: Failure(*more) for number, *more in reply}
         found: list[F64 | Failure] = [
-            each if good[number] else why.get(number, _UNSAID) for number, each in enumerate(cut)
+            each if good[number] else why.get(number, _UNKNOWN_FAILURE) for number, each in enumerate(cut)
         ]
-        if isinstance(said, Failure) and self._process.returncode != 0:
-            found.append(said)  # an exit with status 0 follows from a closed pipe, and not from a block
-        return found, isinstance(said, Failure)
+        if isinstance(reply, Failure) and self._process.returncode != 0:
+            found.append(reply)  # an exit with status 0 follows from a closed pipe, and not from a block
+        return found, isinstance(reply, Failure)
 
     def _asked(self, seconds: int, value: Mapping[str, Any], behind: bytes) -> Any:
         """The answer; a Failure where there is none."""
@@ -263,7 +263,7 @@ class Processes:
             self._described[digest] = self._process(digest, data, RUNS).described
 
     def described(self, digest: str, data: bytes, limits: Limits = RUNS) -> Described:
-        """What the model in ``data`` says of itself. Raises ModelError where it cannot be opened."""
+        """The description of the model in ``data``. Raises ModelError where it cannot be opened."""
         with self._lock:
             if digest not in self._described:
                 self._described[digest] = self._process(digest, data, limits).described

@@ -1,10 +1,9 @@
 """The process that one model runs in: it scores blocks of records for ``processes.py``, under limits of its own.
 
-A graph is a program of whoever wrote it: it may run for ever, ask for all memory there is, or bring down the process
-that it runs in. So it has one of its own, which the kernel ends where a block takes more of a processor than it may,
-and which gets no more memory than it may. Records come and errors go over pipes (``read_message``); scores stand in
-memory that both have (``Board``), so that those of the blocks before one that ended it are not lost, and nobody is
-woken for each.
+A graph is a foreign program: it may run for ever, request all memory there is, or crash the process that it runs in. So
+it has a process of its own. The kernel ends it where a block uses more processor time than it may, and limits its
+memory. Records come and errors go over pipes (``read_message``). Scores stand in shared memory (``Board``), so the
+scores of the blocks before a crash are not lost, and no process is woken for each block.
 """
 
 from __future__ import annotations
@@ -67,21 +66,21 @@ def read_message(stream: BinaryIO) -> tuple[Any, bytes] | None:
     head = stream.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
-    said, behind = _HEAD.unpack(head)
-    value, more = stream.read(said), stream.read(behind)
-    return (json.loads(value), more) if (len(value), len(more)) == (said, behind) else None
+    length, behind = _HEAD.unpack(head)
+    value, more = stream.read(length), stream.read(behind)
+    return (json.loads(value), more) if (len(value), len(more)) == (length, behind) else None
 
 
 def write_message(stream: BinaryIO, value: Any, behind: bytes = b"") -> None:
     """Inverse of ``read_message``."""
-    said = json.dumps(value).encode()
-    stream.write(_HEAD.pack(len(said), len(behind)) + said)
+    body = json.dumps(value).encode()
+    stream.write(_HEAD.pack(len(body), len(behind)) + body)
     stream.write(behind)
     stream.flush()
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first, cut short."""
+    """The first line of an error's text, cut short."""
     lines: Sequence[str] = str(error).strip().splitlines()
     return (lines[0] if lines else type(error).__name__)[:200]
 
@@ -163,7 +162,7 @@ def _score(session: Any, asked: Mapping[str, Any], rows: F64, board: Board) -> I
 
 
 def _failed(error: Exception) -> FailedError:
-    """What a graph raised: of memory that it does not get the runtime says much, and that last."""
+    """The exception of a graph; the runtime's text about missing memory is long, and names it last."""
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
         expected = f"one that needs less than {resource.getrlimit(resource.RLIMIT_AS)[0] >> 20:,} MiB"
         return FailedError("a model that asks for more memory than it gets", expected)

@@ -21,7 +21,7 @@ class Turn:
         self._asking = mmap.mmap(-1, 1)  # copies of this process have the same memory
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Wait for the lock, then send a request; call ``done`` once the answer is read.
 
         Raises TornError where an earlier holder never read its answer.

@@ -1,4 +1,4 @@
-"""A record that somebody puts into a stream from outside, and where it came to stand."""
+"""A record that a caller of the API puts into a stream, and its place there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SubmittedRecord:
-    """A record that somebody asks about.
+    """A record of a request.
 
     ``number``: counts those of this process, in their order. ``raw``: its JSON, one line without its end. ``digest``:
     SHA-256 of ``raw`` as canonical JSON (sorted keys), in hex: equal for equal records. ``ingest_ms``: when it came.

@@ -51,7 +51,7 @@ def clock_findings(
     if rule_of(reading.judged[0]) is not None:
         return [Finding(_PATH, f"{named} of hits", f"{event}: hits have the event time and the ingest time alone")]
     if not reading.single:
-        expected = f"{event}: what is of several streams, or of several keys, is brought together by it"
+        expected = f"{event}: records of several streams or keys are joined by it"
         return [Finding(_PATH, f"{named} of a rule of several", expected)]
     if time_mode == "processing_time":
         return [Finding(_PATH, f"{named} beside time_mode: processing_time", "one clock: leave out one of the two")]

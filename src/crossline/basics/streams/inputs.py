@@ -20,7 +20,7 @@ from crossline.basics.texts.problems import Finding
 
 RULE = "rule:"
 HIT = "hit"
-SOURCE = "\x1fsource"  # the column of a wide table that says where a row comes from
+SOURCE = "\x1fsource"  # the column of a wide table that has the source of a row
 _PLAIN = re.compile(r"[\w.]+", re.ASCII)
 _APART = "\x1f"
 _HOLD = "!hold"
@@ -101,7 +101,7 @@ class Reading:
         return tuple(dict.fromkeys((*self.judged, *(side_input.source for side_input in self.side_inputs), *cross_key)))
 
     @property
-    def said(self) -> str:
+    def text(self) -> str:
         """All that it reads, in words."""
         *first, last = self.sources
         return f"{', '.join(first)} and {last}" if first else last

@@ -93,7 +93,7 @@ _HEADER_FORM = f"a type ({', '.join(HEADER_KINDS)}), or {{header: NAME, type: TY
 
 
 def _header(name: Any, value: Any) -> HeaderSpec | None:
-    """None where ``value`` says nothing of the sort."""
+    """None where ``value`` declares no header."""
     given = {"header": name, "type": value} if isinstance(value, str) else value
     if not isinstance(given, dict) or not isinstance(given.get("header"), str) or not given["header"]:
         return None

@@ -1,4 +1,4 @@
-"""Types of rule fields: how they are written, and what a refusal says was expected."""
+"""Types of rule fields: how they are written, and how an error names the expected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads JSON into plain data and the place of every value, which the standard reader does not tell."""
+"""Reads JSON into plain data and the place of every value, which the standard reader does not report."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ def digits_of(currency: str) -> int:
 def amount_text(amount: Decimal | float | str, currency: str) -> str:
     """An amount, its thousands marked, rounded to the digits of ``currency``; where that is "", with all it has.
 
-    >>> amount_said("2683.67", "EUR"), amount_said(Decimal("150000"), "JPY"), amount_said("7.5", "KWD")
+    >>> amount_text("2683.67", "EUR"), amount_text(Decimal("150000"), "JPY"), amount_text("7.5", "KWD")
     ('2,683.67', '150,000', '7.500')
-    >>> amount_said("7.5", "")
+    >>> amount_text("7.5", "")
     '7.5'
     """
     value = Decimal(str(amount)) if isinstance(amount, float) else Decimal(amount)
@@ -53,7 +53,7 @@ def with_code(amount: Decimal | float | str, currency: str) -> str:
 def sums_text(amounts: Iterable[tuple[str, Decimal | float | str]], between: str = ", ") -> str:
     """Sums by currency.
 
-    >>> sums_said([("EUR", Decimal("1204.5")), ("JPY", 98000)], " and ")
+    >>> sums_text([("EUR", Decimal("1204.5")), ("JPY", 98000)], " and ")
     'EUR 1,204.50 and JPY 98,000'
     """
     return between.join(with_code(amount, currency) for currency, amount in amounts)

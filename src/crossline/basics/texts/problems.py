@@ -16,7 +16,7 @@ SNIPPET_WIDTH = 110
 
 _VALUE_WIDTH = 60
 
-_SAID_WIDTH = 1_000
+_SHOWN_WIDTH = 1_000
 
 _NAME_WIDTH = 100
 
@@ -59,8 +59,8 @@ class Problem:
 class RefusedError(UsageError):
     """What was written is refused. ``problems`` has all that is wrong with it; the message is the rendered report.
 
-    ``faults``: exceptions of the checks themselves, which are ours and belong into a log. ``rules``: how many rules
-    stand in what is refused, where somebody counted them.
+    ``faults``: exceptions of the checks themselves, which are ours and belong into a log. ``rules``: the number of
+    rules in the refused text, if they were counted.
     """
 
     def __init__(self, problems: Sequence[Problem], faults: Sequence[Exception] = ()) -> None:
@@ -82,7 +82,7 @@ def fault_finding(error: Exception) -> Finding:
 
 def cut(text: str) -> str:
     """``text`` as far as a message takes it over from a file."""
-    return text if len(text) <= _SAID_WIDTH else text[: _SAID_WIDTH - 1] + "…"
+    return text if len(text) <= _SHOWN_WIDTH else text[: _SHOWN_WIDTH - 1] + "…"
 
 
 def render(problems: Sequence[Problem]) -> str:
@@ -100,9 +100,9 @@ def render(problems: Sequence[Problem]) -> str:
 
 
 def cut_inside(text: str) -> str:
-    """``text`` with its end, which says what kind of field it is."""
-    half = _SAID_WIDTH // 2
-    return text if len(text) <= _SAID_WIDTH else f"{text[:half]}…{text[-half:]}"
+    """``text``, cut in the middle; its end shows the kind of field."""
+    half = _SHOWN_WIDTH // 2
+    return text if len(text) <= _SHOWN_WIDTH else f"{text[:half]}…{text[-half:]}"
 
 
 def path_text(path: Path) -> str:

@@ -26,7 +26,7 @@ def refusals(findings: Sequence[Finding]) -> PydanticCustomError:
 
 
 def findings_from_validation(error: ValidationError, model: type[BaseModel]) -> list[Finding]:
-    """Every error that pydantic found, in our own words; what is only misspelt is not told as missing too."""
+    """Every error that pydantic found, in our own words; a misspelt field is not reported as missing too."""
     findings = [finding for details in error.errors(include_url=False) for finding in _findings(details, model)]
     meant = {(*each.path[:-1], each.hint) for each in findings if each.hint}
     return [each for each in findings if each.found != _NOTHING or (*each.path[:-1], _did_you_mean(each)) not in meant]
@@ -81,7 +81,7 @@ def _findings(details: ErrorDetails, model: type[BaseModel]) -> list[Finding]:
 
 
 def _plain(kind: str, given: Any) -> str | None:
-    """How a number is written that was given in quotes, or with a point that says nothing."""
+    """How a number is written that was given in quotes, or with a needless decimal point."""
     if kind in {"int_type", "float_type"} and isinstance(given, str) and _DIGITS.fullmatch(given):
         return f"without quotes: {given}"
     whole = kind in {"int_type", "int_from_float"} and isinstance(given, float) and given.is_integer()

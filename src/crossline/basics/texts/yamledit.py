@@ -1,6 +1,6 @@
 """Changes single values in a text of YAML and nothing else: comments, order and layout stay.
 
-Each change is proven: what the text says afterwards is what it said before but for the change, or nothing is done.
+Each change is proven: the values of the new text are those of the old one but for the change, or nothing is done.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ def _proven(text: str, after: str, change: Callable[[Any], None], path: Path) ->
 
 @lru_cache(maxsize=4)
 def _as_json(text: str) -> str:
-    """What a text says; 1, 1.0 and true differ in it."""
+    """The values of a text as JSON; 1, 1.0 and true differ in it."""
     return json.dumps(_read(text), sort_keys=True)
 
 

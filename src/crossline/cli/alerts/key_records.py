@@ -98,7 +98,7 @@ def around(
 
 def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:
     """Back to the far edge of the longest window, and a fifth of it before."""
-    figures = [*program.figures, *(each for brought in program.cross_key for each in brought.figures.values())]
+    figures = [*program.figures, *(each for cross_key in program.cross_key for each in cross_key.figures.values())]
     lengths = [each.window.reach_ms for each in figures]
     if program.verdict is not None:
         lengths.append(program.verdict.span_ms)
@@ -112,8 +112,8 @@ def keys_of(alert: Mapping[str, Any], program: Program) -> Keys:
     """The keys whose records count: the alert's, and those of figures of other keys that its evidence has."""
     record = {**(alert.get("record") or {}), **alert["evidence"].get("fields", {}), **alert["key"]}
     keys = [dict(alert["key"])]
-    for brought in program.cross_key:
-        names = brought.program.feed.key_fields
+    for cross_key in program.cross_key:
+        names = cross_key.program.feed.key_fields
         if all(name in record for name in names):
             keys.append({name: record[name] for name in names})
     return keys

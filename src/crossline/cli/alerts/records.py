@@ -37,7 +37,7 @@ _NO_FIELDS = {"rule_id", "rule_type", "owner", "tags", "status", "severity", "ac
 Refused = Callable[[str, Collection[str]], Collection[tuple[str, int]]]
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 _CUT_BYTES = 16 << 20
-_TOLD_MAX = 3
+_LISTED_MAX = 3
 _GENERATED_CHUNK = 10_000
 
 
@@ -223,9 +223,9 @@ def _missing(ids: Sequence[str], found: FoundRecords, for_s: float) -> Iterator[
         reach = f"{found.read:,} records were read back in {for_s:g} s; --read-for takes longer"
     yield f"{missing:,} of {len(ids):,} records not found: {reach}"
     gone = list(dict.fromkeys(found.gone))
-    yield from gone[:_TOLD_MAX]
-    if len(gone) > _TOLD_MAX:
-        yield f"and {len(gone) - _TOLD_MAX:,} more of the like"
+    yield from gone[:_LISTED_MAX]
+    if len(gone) > _LISTED_MAX:
+        yield f"and {len(gone) - _LISTED_MAX:,} more of the like"
 
 
 def back_of(
@@ -282,9 +282,9 @@ def _files(
         known.refresh()
     if len(known):
         return kind(spec, known.chunks(0, len(known)), position)
-    aside = stack.enter_context(tempfile.TemporaryDirectory(prefix="crossline-show-"))
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="crossline-show-"))
     files = FileInput(stream, tuple(patterns), spec.format)
-    log = FileChunks(patterns_of(files, there=True), aside, _CUT_BYTES, whole_files=files.whole, unended="counts")
+    log = FileChunks(patterns_of(files, there=True), folder, _CUT_BYTES, whole_files=files.whole, unended="counts")
     return kind(spec, log.chunks(0, log.poll(time.time_ns() // 1_000_000)), position)
 
 

@@ -110,7 +110,7 @@ def _when(alert: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if alert[field] is None:
             continue
         instant = parse_instant_ms(alert[field])
-        # Records of the past are detected long after: that figure says nothing.
+        # Records of the past are detected long after: the latency means nothing there.
         after = before is not None and 0 <= instant - before < _DAY_MS
         yield name, alert[field] + (f"  (+{format_duration(instant - before)})" if after and before is not None else "")
         before = instant

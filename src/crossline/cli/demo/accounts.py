@@ -1,4 +1,4 @@
-"""Two people for the demo's console: nobody approves of a rule that he wrote himself, so one is not enough."""
+"""Two users for the demo's console: an author cannot approve his own rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEOPLE: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
         "oda.lind": (("approver", "operator"), "approves of rules; lists, audit trail, dead letters"),
     }
 )
-_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that is taken for another
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # no two of them look alike
 _GROUPS, _GROUP = 4, 4  # 79 bits
 
 

@@ -25,7 +25,7 @@ ASKED, LOG = "ask.json", "out/serve.log"
 READY_S, ANSWER_S, POLL_S = 20.0, 10.0, 0.05
 # Below everything else on the machine: what the demo measures is the stream.
 NICE = 19
-OPEN = "  open: true                     # nobody is asked for a key: for a demonstration, and on this machine alone\n"
+OPEN = "  open: true                     # no key is needed: for a demonstration, on this machine only\n"
 SERVE = """
 serve:                           # crossline serve pipeline.yaml, or crossline run pipeline.yaml --serve
   listen: {place}
@@ -39,7 +39,7 @@ serve:                           # crossline serve pipeline.yaml, or crossline r
 
 @dataclass(frozen=True, slots=True)
 class ApiExchange:
-    """What was asked, and what was answered; ``problem``: why nobody did."""
+    """A request and its answer; ``problem``: why there is no answer."""
 
     request: str
     answer: Mapping[str, Any] | None
@@ -52,12 +52,12 @@ class ApiExchange:
 
 
 def serve_section() -> str:
-    """The section ``serve`` of the demo's pipeline: at the usual port, or at another where that is taken."""
+    """The section ``serve`` of the demo's pipeline: at the usual port, or at another if that is in use."""
     return SERVE.format(place=place_at(PORT), open=OPEN)
 
 
 def place_at(usual: int) -> str:
-    """HOST:PORT on this machine: at the ``usual`` port, or at another where that is taken."""
+    """HOST:PORT on this machine: at the ``usual`` port, or at another if that is in use."""
     for port in (usual, 0):
         with closing(socket.socket()) as bound:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

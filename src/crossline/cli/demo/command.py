@@ -36,7 +36,7 @@ RECORDS = 72_000
 PACE_PER_S = 2_000
 RECORDS_MAX = 10**12
 PACE_MAX = 10**6
-# What says that a folder is a demo's own, to be replaced by the next.
+# Marks a folder that a demo made and that the next one replaces.
 MARKER = ".crossline-demo"
 CHECKPOINT = "out/checkpoint"
 
@@ -74,7 +74,7 @@ def demo(
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
     if config.serve is not None:
-        sys.stderr.write(f"meanwhile its API answers at http://{config.serve.place}, and asks nobody for a key\n")
+        sys.stderr.write(f"meanwhile its API answers at http://{config.serve.place}, without a key\n")
     workload = read_source(config.sources[SOURCE].model_dump(exclude_none=True)).workload
     if not isinstance(workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(workload).__name__}; expected cards")

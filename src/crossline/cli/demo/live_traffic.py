@@ -29,9 +29,9 @@ slo:                             # what the console's objectives are held agains
   checkpoint: {{share: 50, percent: 90}}
   availability: {{percent: 99.9}}
 """
-SAID = """
+TEXT = """
 the console: http://{place}/   it is there in some seconds; payments go on coming, and Ctrl-C ends it
-log in as one of two, since nobody approves of a rule that he wrote himself; the passwords are shown this once:
+log in as one of two users: an author cannot approve his own rule; the passwords are shown only once:
 {people}
 a private window of the browser keeps the second one beside the first
 now the API asks for a key: crossline serve keys create --pipeline {pipeline} --name shop --scope decide:payments
@@ -47,13 +47,13 @@ def go_on(config: Config, folder: Path, records: int) -> None:
     found = re.search(paced, text)
     assert found is not None  # noqa: S101 - as above
     now_on = f"records: {RECORDS}, pace_per_s: {RATE_PER_S}, base_ms: {found[1]}"
-    # Whoever approves of a rule has to be somebody, which nobody is where all are `anybody`.
+    # An approval needs a user's name; where the API is open all callers are `anybody`.
     text = text.replace(found[0], now_on).replace(OPEN, "") + WATCHED.format(place=place_at(WATCH_PORT))
     pipeline.write_text(text, encoding="utf-8")
     _keep_past(config, folder / PAST, records)
     passwords = make_people(Path(config.serve.users))
     _as_if_begun(Path(config.engine.checkpoint) / "sources" / SOURCE / "started.json", int(found[1]))
-    sys.stderr.write(SAID.format(place=config.serve.place, people=accounts_text(passwords), pipeline=pipeline))
+    sys.stderr.write(TEXT.format(place=config.serve.place, people=accounts_text(passwords), pipeline=pipeline))
     command = [sys.executable, "-m", "crossline.cli.main", "run", str(pipeline), "--serve"]
     with subprocess.Popen(command) as running:
         while running.poll() is None:

@@ -15,7 +15,7 @@ _END_S = 10.0
 class OtherKernels:
     """A process that compiles all kernels that are not in the cache, from ``begin`` to the end of the context at most.
 
-    It ends with this process too, however that ends: nobody has the other end of its standard input then. What it has
+    It ends with this process too, however that ends: its standard input is closed then. What it has
     compiled by then is kept, and `make setup`, or what first needs a kernel, goes on with the rest. It gets no signals
     of the terminal. Where it cannot be started, or fails, the kernels are compiled when they are first needed.
 

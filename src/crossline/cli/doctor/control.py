@@ -14,7 +14,7 @@ _WANTED = {"cleanup.policy": "compact", "message.timestamp.type": "LogAppendTime
 
 
 def control_topic(client: AdminClient, topic: str, there: TopicMetadata | None, brokers: str) -> CheckResult:
-    """Whether it is there, has one partition, is compacted, and says itself when something was published."""
+    """Whether it is there, has one partition, is compacted, and has the broker's timestamps."""
     name = f"control topic {topic}"
     create = f"kafka-topics --bootstrap-server {brokers} --create --topic {topic} --partitions 1"
     for key, value in _WANTED.items():

@@ -47,7 +47,7 @@ class CheckResult:
 
 
 def machine_findings(*, spark_kafka_needed: bool) -> list[CheckResult]:
-    """All findings that need no pipeline; ``spark_kafka_needed`` says whether one reads from Kafka."""
+    """All findings that need no pipeline; ``spark_kafka_needed``: whether a pipeline reads from Kafka."""
     return [
         _python(),
         *_packages(),

@@ -11,8 +11,8 @@ from crossline.io.registry.schema_store import SchemaStore
 from crossline.settings.config import PipelineConfig
 from crossline.settings.kafka import KafkaSourceSettings
 
-# A number that no registry gives: one that says it does not know it is a registry that answers.
-_NOBODYS = 2**31 - 1
+# No registry assigns this id: the answer that it is unknown shows that a registry answers.
+_UNUSED_ID = 2**31 - 1
 
 
 def registry_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[CheckResult]:
@@ -23,7 +23,7 @@ def registry_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) 
             name = f"registry {source.registry.url}"
             findings[name] = CheckResult(name, "ok", f"answers; stream {stream} is read by its schemas")
             try:
-                SchemaStore.of(source.registry, "", environment).hurried().address.schema(_NOBODYS)
+                SchemaStore.of(source.registry, "", environment).hurried().address.schema(_UNUSED_ID)
             except UnknownSchemaError:
                 pass
             except CrosslineError as error:

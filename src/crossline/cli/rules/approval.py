@@ -32,7 +32,7 @@ def approve(
     as_: As = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
-    """Approve of a version that somebody else published: with review: required it is effective from then on."""
+    """Approve a version that another user published; with review: required it is effective from then on."""
     config = read_pipeline_in_place(pipeline)
     if config.rules.review == "none":
         note(f"{pipeline} does not ask for a review: versions are effective without this")
@@ -83,7 +83,7 @@ def set_share(
     elif written.change == "unchanged":
         note(f"{rule_id} version {written.rule.version} has a share of {wanted} already")
     else:
-        typer.echo(f"{rule_id} version {written.rule.version}: {wanted} of keys; effective when a pipeline takes it up")
+        typer.echo(f"{rule_id} version {written.rule.version}: {wanted} of keys; effective when a pipeline loads it")
 
 
 def _proof(file: Path | None, need: ReviewNeed) -> Any:

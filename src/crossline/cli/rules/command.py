@@ -116,13 +116,13 @@ def check(
     files: dict[str, FileContent] = {}
     for path in paths:
         files |= files_at(path, empty=True)
-    taken, refused = judge_files(files, History(), _known(stream, lists, pipeline, figures))
+    accepted, refused = judge_files(files, History(), _known(stream, lists, pipeline, figures))
     problems = [problem for error in refused.values() for problem in error.problems]
-    warnings = [each for item in taken for each in warnings_of(item)]
-    shared = len(_shared_figures(files)) if not taken and not problems else 0
-    none = not taken and not problems and not shared
+    warnings = [each for item in accepted for each in warnings_of(item)]
+    shared = len(_shared_figures(files)) if not accepted and not problems else 0
+    none = not accepted and not problems and not shared
     if as_json:
-        counts = {"files": len(files), "rules": len(taken), "problems": problems, "warnings": warnings}
+        counts = {"files": len(files), "rules": len(accepted), "problems": problems, "warnings": warnings}
         write_lines([orjson.dumps({"ok": not problems and not none, **counts})])
     elif problems:
         sys.stdout.write(render(problems) + "\n")
@@ -131,7 +131,7 @@ def check(
     if none:
         note(f"found no rules in {', '.join(map(str, paths))}; expected files with a rule or a list of rules")
     elif not as_json and not problems:
-        counted = _counted(shared, "shared figure") if shared else _counted(len(taken), "rule")
+        counted = _counted(shared, "shared figure") if shared else _counted(len(accepted), "rule")
         note(f"{counted} in {_counted(len(files), 'file')}: nothing wrong")
     _note_unchecked(stream, pipeline)
     if problems or none:
@@ -163,7 +163,7 @@ def list_rules(
         waiting = [each for each in standing if all(history.moves(each.rule) for history in folder.histories)]
         if waiting:
             names = ", ".join(f"{each.rule.rule_id} version {each.rule.version}" for each in waiting)
-            note(f"not taken up yet, as the pipeline does while it runs: {names}")
+            note(f"not loaded yet; a running pipeline loads them: {names}")
     for each in pending(events or ()):
         note(str(each.text))
     for source in refused:
@@ -272,7 +272,7 @@ def set_status(
     if as_json:
         write_lines([orjson.dumps(written_row(written))])
     elif written.taken_back is not None:
-        undone = f"{written.taken_back}, which no pipeline has taken up, is taken back"
+        undone = f"{written.taken_back}, which no pipeline has loaded, is undone"
         text = f"{rule_id} version {written.rule.version}: {status.value} in {written.file} again"
         sys.stdout.write(f"{text}; {undone}\n")
     elif written.change == "unchanged":
@@ -289,7 +289,7 @@ def _to_topic(to: Destination | None, pipeline: Path | None) -> bool:
 
 
 def _known(stream: Path | None, lists: Path | None, pipeline: Path | None, figures: Path | None) -> Known:
-    """What rules are checked against: what a pipeline file says, or a stream file and folders of lists and figures."""
+    """What rules are checked against: a pipeline file, or a stream file and folders of lists and figures."""
     if pipeline is None:
         streams = None if stream is None else load_streams(read_text(stream), str(stream))
         return Known(streams, _list_names(lists), figures=figures)

@@ -101,9 +101,9 @@ def lint(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find rules that never or always fire, contradict themselves, say what another says, or keep without end.
+    """Find rules that never or always fire, contradict themselves, repeat another rule, or keep records without end.
 
-    What is found is so, whatever the records; exit 1 if anything is. A sample shows keys that are nearly one a record.
+    A finding holds for all records; exit 1 if there is one. A sample shows keys that differ in nearly every record.
     """
     from crossline.analysis.ruleset_lint import lint as found_in
     from crossline.plan.compose import sources_of

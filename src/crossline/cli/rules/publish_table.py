@@ -49,11 +49,11 @@ def publish_table(
         rows = {**sent, **gone}
     who, host = publisher(settings, as_)
     count = send_rows(client_of(settings), settings.topic, rows.items(), {WHO: who, HOST: host})
-    taken = sum(value is None for value in rows.values())
-    body: dict[str, Any] = {"table": table, "put": count - taken, "taken_away": taken, "unchanged": unchanged}
+    removed = sum(value is None for value in rows.values())
+    body: dict[str, Any] = {"table": table, "put": count - removed, "taken_away": removed, "unchanged": unchanged}
     if as_json:
         write_lines([orjson.dumps({**body, "topic": settings.topic, "who": who})])
         return
-    text = f"table {table}: {count - taken:,} rows put, {taken:,} taken away"
+    text = f"table {table}: {count - removed:,} rows put, {removed:,} removed"
     text += f", {unchanged:,} unchanged" if whole else ""
     sys.stdout.write(f"{text}; sent to topic {settings.topic} by {who}\n")

@@ -57,7 +57,7 @@ def release(
     if as_json:
         write_lines([orjson.dumps({"rule_id": rule_id, "released": dict(wanted), "reason": why, "who": who})])
     else:
-        typer.echo(f"{rule_id}, {key_text(wanted)}: released by {who}; effective when a pipeline takes it up")
+        typer.echo(f"{rule_id}, {key_text(wanted)}: released by {who}; effective when a pipeline loads it")
 
 
 def key_given(texts: Sequence[str]) -> dict[str, str]:

@@ -112,7 +112,7 @@ def _judged(rules: Path, given: TrialInput, labels: str | None, amount: str | No
 
 
 def _marks(labels: str | None, stream: Path | None) -> FraudLabels | None:
-    """Labels for alerts of a store; a stream file says what records call their id."""
+    """Labels for alerts of a store; a stream file names the id field of records."""
     from crossline.backtest.workbench.labels import labels_at
 
     if labels is None:

@@ -96,7 +96,7 @@ def _by(event: RuleEvent) -> str:
     """Who published it, from where, and who approved."""
     if event.event == "tripped" or (event.sent_ms is None and event.who is None):
         return ""
-    text = f"by {event.who or 'nobody who says so'}" + (f" on {event.host}" if event.host else "")
+    text = f"by {event.who or 'an unknown user'}" + (f" on {event.host}" if event.host else "")
     text += f" at {instant(event.sent_ms)}" if event.sent_ms is not None else ""
     if event.approved_by is not None:
         text += f", approved by {event.approved_by}"
@@ -122,6 +122,6 @@ def _when(each: Written, *, ran: bool) -> str:
     asked = instant(each.rule.effective_from)
     if not ran:
         return f"effective from {asked or 'the beginning'}, once a pipeline first starts on it"
-    return "effective when the pipeline takes it up, " + (
+    return "effective when the pipeline loads it, " + (
         f"not before {asked}" if asked else "within a second where it runs, else after its next start"
     )

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 20.0
 PIPELINE = Path("pipeline.yaml")
-_TAKEN_UP = "effective when a pipeline takes it up, within two seconds where it runs"
+_LOADED = "effective when a pipeline loads it; a running one does within two seconds"
 As = Annotated[
     str | None,
     typer.Option(
@@ -165,7 +165,7 @@ def release_there(
             write_lines([orjson.dumps({**body, **sent})])
         else:
             to = f"sent to topic {place.settings.topic} by {place.who}"
-            sys.stdout.write(f"{rule_id}, {key_text(key)}: released, {to}; {_TAKEN_UP}\n")
+            sys.stdout.write(f"{rule_id}, {key_text(key)}: released, {to}; {_LOADED}\n")
 
 
 def ask_there(wish: HoldWish | EndWish, pipeline: Path, as_: str | None, now_ms: int) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def publish_list(
     content = content_of(file, LIST_BYTES_MAX)
     entries = read_list(str(file), content)
     with _open(config, config.lists, as_) as place:
-        place.files()  # says what is wrong with the topic
+        place.files()  # raises what is wrong with the topic
         offset = place.send(str(key), content.data)
         row = {"list": file.name.rpartition(".")[0], "entries": len(entries), "topic": place.settings.topic}
         if as_json:
@@ -259,9 +259,9 @@ def _sent(place: OpenControlTopic, publisher: TopicPublisher, message: Message) 
 def _check_first(
     place: OpenControlTopic, files: Files, file: Path, messages: Sequence[Message], offsets: Sequence[int | None]
 ) -> None:
-    """Whether somebody else published the same at the same moment; he was first, and his message is put back.
+    """Whether another user published the same at the same moment and was first; then his message is put back.
 
-    Pipelines have taken up his, and refuse ours. One that begins once the topic is compacted would find ours alone.
+    Pipelines have loaded his, and refuse ours. One that starts after the topic is compacted would find only ours.
     """
     mine = {offset for offset in offsets if offset is not None}
     if not mine:
@@ -274,8 +274,8 @@ def _check_first(
         if not found and time.monotonic() > deadline_s:
             text = place.reader.trouble or f"it was not read to its end in {WAIT_S:.0f} s"
             raise SinkError(
-                f"what was sent to topic {place.settings.topic} stands there; whether somebody else was first is not "
-                f"known: {text}. Once its brokers are up, publish it again, which shows"
+                f"what was sent to topic {place.settings.topic} is in the topic; it is unknown whether another message "
+                f"was first: {text}. Once the brokers are up, publish it again: that shows it"
             )
     theirs = {name: each for each in between if each.offset not in mine and (name := _name(each)) is not None}
     ours = {each.key for each in messages if each.value is not None}
@@ -291,7 +291,7 @@ def _check_first(
         for name, each in met.items():
             headers = {key: value.decode(errors="replace") for key, value in each.headers if value is not None}
             place.writer.send(name, each.value, headers)
-        who = ", ".join(sorted({principal_of(each, WHO)[0] or "somebody" for each in met.values()}))
+        who = ", ".join(sorted({principal_of(each, WHO)[0] or "another user" for each in met.values()}))
         raise PermanentError(
             f"{who} published the same version at this moment and was first; what was there is put back. {error}"
         ) from None
@@ -339,5 +339,5 @@ def _when(place: OpenControlTopic, message: Message) -> str:
         return "a draft is never evaluated"
     if place.config.rules.review != "none" and message.change == "published":
         approve_it = f"crossline rules approve {message.rule.rule_id} --version {message.rule.version}"
-        return f"effective once somebody else approves of it: {approve_it}"
-    return _TAKEN_UP
+        return f"effective once another user approves it: {approve_it}"
+    return _LOADED

@@ -1,4 +1,4 @@
-"""A record judged again from a pipeline's log, by the rules, lists and tables that its rule log says were in force."""
+"""A record judged again from a pipeline's log, by the rules, lists and tables in force by its rule log."""
 
 from __future__ import annotations
 

@@ -105,11 +105,11 @@ class _Copying:
     folder: Path
     note_progress: Callable[[str], None]
     done: int = 0
-    told_s: float = 0.0
+    logged_s: float = 0.0
 
     def copy(self) -> None:
         self.folder.mkdir()
-        self.told_s = time.monotonic()
+        self.logged_s = time.monotonic()
         whole = sum(span.end - span.begin for span in self.topic.spans)
         for span in self.topic.spans:
             with (self.folder / span.name).open("wb") as file:
@@ -119,8 +119,8 @@ class _Copying:
             self.done += span.end - span.begin
 
     def _note(self, span: PartitionSpan, offset: int, whole: int) -> None:
-        if time.monotonic() - self.told_s >= _TELL_EACH_S:
-            self.told_s = time.monotonic()
+        if time.monotonic() - self.logged_s >= _TELL_EACH_S:
+            self.logged_s = time.monotonic()
             self.note_progress(f"reading topic {span.topic}: {self.done + offset - span.begin:,} of {whole:,} records")
 
 

@@ -1,4 +1,4 @@
-"""Alerts: their ids, their fields in the order in which programs are promised them, and their form as a table."""
+"""Alerts: their ids, their fields in a stable order, and their schema as a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def correction_id(corrected: str, record_id: str) -> str:
 
 
 class AlertMaker:
-    """Makes the alerts of one rule version; what is the same in all of them is put together once."""
+    """Makes the alerts of one rule version; their common parts are computed once."""
 
     def __init__(self, version: RuleVersion, program: Program) -> None:
         rule = version.rule
@@ -61,7 +61,7 @@ class AlertMaker:
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
         self._kept |= {name: _kept(figure) for each in program.cross_key for name, figure in each.figures.items()}
         self._kind = "shadow" if version.kind == "shadow" else "alert"
-        self._share = None if version.slots is None else version.slots.said
+        self._share = None if version.slots is None else version.slots.text
         self._rule = {
             "rule_id": rule.rule_id,
             "rule_version": rule.version,
@@ -80,8 +80,8 @@ class AlertMaker:
     def make(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
         """One alert, or a correction of one, as ``alert`` makes it.
 
-        A correction has the alert's value as it is now, and beside it what it was; of one that is retracted there is
-        none now, and its evidence and message are those that it had. One of a shadow rule is of kind ``shadow``.
+        A correction has the alert's new value and its former one. A retraction has no new value, and the former
+        evidence and message. An alert of a shadow rule is of kind ``shadow``.
         """
         alert, correction = self.alert(hit, detected_ms), hit.correction
         if correction is None:
@@ -102,7 +102,7 @@ class AlertMaker:
         return {**alert, **changed, **carried}
 
     def alert(self, hit: Hit, detected_ms: int) -> dict[str, Any]:
-        """One alert as JSON values, fields in the order promised; ``delivered_at`` is for the sink to say.
+        """One alert as JSON values, fields in the stable order; the sink sets ``delivered_at``.
 
         Of ``record_ids`` the last 50 are kept.
         """
@@ -110,12 +110,16 @@ class AlertMaker:
         if hit.rests_on is not None:
             evidence["hits" if self._evidence.hits else "alert_ids"] = list(hit.rests_on[-EVIDENCE_IDS_MAX:])
         evidence |= self._notes
-        said_of = {**self._notes, **hit.fields} if self._notes else hit.fields
+        message_fields = {**self._notes, **hit.fields} if self._notes else hit.fields
         if hit.figures is not None:
             evidence["figures"] = {name: {**_read(each), **self._kept[name]} for name, each in hit.figures.items()}
             evidence["fields"] = {name: json_value(value) for name, value in hit.fields.items()}
             evidence |= {name: json_value(value) for name, value in hit.shows.items()}
-            said_of = {**said_of, **hit.shows, **{name: figure.value for name, figure in hit.figures.items()}}
+            message_fields = {
+                **message_fields,
+                **hit.shows,
+                **{name: figure.value for name, figure in hit.figures.items()},
+            }
         elif hit.fields:
             evidence["figures"] = dict(hit.fields)
         if self._evidence.context:
@@ -133,7 +137,7 @@ class AlertMaker:
         line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
         line = None if value is None else line
         operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
-        said = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, said_of)
+        message = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, message_fields)
         return {
             "schema_version": SCHEMA_VERSION,
             "alert_id": uuid5_text(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
@@ -150,7 +154,7 @@ class AlertMaker:
             "window_start": None if start_ms is None else instant_text(start_ms),
             "window_end": None if end_ms is None else instant_text(end_ms),
             "evidence": evidence,
-            "message": said,
+            "message": message,
             "corrects": None,
             "detected_at": instant_text(detected_ms),
             "delivered_at": None,

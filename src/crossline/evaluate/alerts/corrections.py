@@ -22,11 +22,11 @@ def replayed_hits(plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[Re
 
     ``logs``: how many logs the records that are judged have.
     """
-    told: list[Hit] = []
+    corrections: list[Hit] = []
     for piece in replayed:
         if len(piece.hits) or piece.met or not piece.begins.all():
-            told += _Corrections(plan, store_plan, piece, logs).hits()
-    return sorted(told, key=emission_order)
+            corrections += _Corrections(plan, store_plan, piece, logs).hits()
+    return sorted(corrections, key=emission_order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _ReplayState:
     """Of the current key: the hits of the last replay, and the names of all that were emitted."""
 
     standing: dict[_Name, Hit] = field(default_factory=dict)
-    told: set[_Name] = field(default_factory=set)
+    emitted: set[_Name] = field(default_factory=set)
 
 
 class _Corrections:
@@ -77,7 +77,7 @@ class _Corrections:
             cause = replayed.causes[number]
             found += self._begun(mine) if cause is None else self._changed(mine, cause)
             self._known.standing = {name: each.hit for name, each in mine.items()}
-            self._known.told |= set(mine)
+            self._known.emitted |= set(mine)
         return found
 
     def _name(self, made: _RowHit) -> _Name:
@@ -96,7 +96,7 @@ class _Corrections:
             if before is not None:
                 if alert_content(before) != alert_content(hit):
                     found.append(replace(hit, cause=by, correction=Correction("amended", cause.record_id, before)))
-            elif self._replayed.emitted_before[each.number] or name in self._known.told:
+            elif self._replayed.emitted_before[each.number] or name in self._known.emitted:
                 found.append(replace(hit, cause=by, correction=Correction("reinstated", cause.record_id, None)))
             elif arrived_after(self._plan, self._replayed, each.row, cause):
                 found.append(hit)
@@ -143,7 +143,7 @@ def replayed_rows(plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRow
     """The rows as what hits are read from."""
     places, batch = replayed.rows.arrival, replayed.rows
     if places is None:
-        raise ValueError("rows that are judged again have places")
+        raise ValueError("found replayed rows without places")
     rows: dict[str, Any] = {
         "chunk": places.chunk,
         "offsets": places.offsets,

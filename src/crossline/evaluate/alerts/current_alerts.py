@@ -12,8 +12,8 @@ _STANDS = ("amended", "reinstated")  # the others
 def current_states(alerts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """``alerts``, in the order of emission, after the corrections among them.
 
-    One that was amended has what it was amended to, under the id and the kind that it had. A correction of an alert
-    that is not among them stays as it is.
+    An amended alert has its new content, and its former id and kind. A correction of an alert that is not in ``alerts``
+    stays as it is.
     """
     found: dict[str, dict[str, Any]] = {}
     first: dict[str, Mapping[str, Any]] = {}

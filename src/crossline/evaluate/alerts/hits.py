@@ -1,4 +1,4 @@
-"""Hits: which rule version met which record, on what evidence, whether found by the kernel or by routing alone."""
+"""Hits: the rule version, the record and the evidence, found by the kernel or by routing alone."""
 
 from __future__ import annotations
 
@@ -62,20 +62,19 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A rule version's hit at a record; of one that has a share of keys, as it judges this key.
+    """A hit of a rule version at a record; with a share of keys, the hit of the version that judges this key.
 
     ``key``: fields in the order of ``group_by``. ``value`` may be an integer of any size or infinite; it and the window
-    are None for a rule that looks at the record alone, and the value where a formula has none to show.
-    ``record_ids``: the records that it rests on, oldest first. ``fields``: what its alert shows of the record.
-    ``records``: the window's, where the rule lists them. ``figures``: those that a formula read; None for other rules.
-    ``shows``: what came of further formulas. ``rests_on``: where its rule reads hits, the alerts of those that it rests
-    on; ``record_ids`` are then the records that were hit. ``carried``: fields of the record, for rules that read this
-    hit. ``reached_ms``: the highest ingest time that the record's log had reached by it. ``known_ms``: of a hit that
-    comes of time alone, long after its record, the first instant of the stream's clock at which it is one.
-    ``correction``: of a hit that was emitted before and changed; of a retracted hit all other fields are as before.
-    ``cause``: the record that triggered it, where that is not its own record.
-    ``adds``: how often its score is added to those of its entities: -1 takes it back. ``very_late``: that is all it is
-    for, since its record came too late to be judged.
+    are None for a rule that looks at the record alone, and the value where a formula has none to show. ``record_ids``:
+    the records that it rests on, oldest first. ``fields``: what its alert shows of the record. ``records``: the
+    window's, where the rule lists them. ``figures``: those that a formula read; None for other rules. ``shows``: the
+    values of further formulas. ``rests_on``: the alerts in its evidence, where its rule reads hits; ``record_ids`` are
+    then their records. ``carried``: fields of the record, for rules that read this hit. ``reached_ms``: the highest
+    ingest time that the record's log had reached by it. ``known_ms``: for a hit by time alone (an absence), the first
+    instant of the stream's clock at which it is one. ``correction``: for a hit that was emitted before and changed; a
+    retracted hit keeps all other fields. ``cause``: the record that triggered it, if it is not its own. ``adds``: how
+    often its score is added to its entities; -1 subtracts it. ``very_late``: it only adds its score, since its record
+    came too late to be judged.
     """
 
     version: RuleVersion
@@ -138,7 +137,7 @@ def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | N
         return ids, None
     known = [record_and_alert_of(plan, each) for each in ids]
     alerts = [alert for _, alert in known if alert is not None]
-    return [record for record, _ in known], alerts if alerts or plan.level > 1 else None
+    return [record for record, _ in known], alerts if alerts or plan.depth > 1 else None
 
 
 def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:
@@ -347,7 +346,7 @@ class _PredicateOf:
         self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
 
     def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
-        """The hit of a rule that looks at the record alone, and is kept as a line since its hits may be taken back."""
+        """The hit of a single-record rule that is a predicate of the plan because its hits may be retracted."""
         found = {name: facts[name][row].as_py() for name in self._shown if name in facts}
         fields = {name: value for name, value in found.items() if value is not None}
         return replace(

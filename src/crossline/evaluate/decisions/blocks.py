@@ -132,9 +132,20 @@ def table_of(blocks: Sequence[RecordBlock], rule_of: Callable[[Version], Rule], 
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(begins) - 1
     first = order[begins]
-    reasons = _reasons(columns, number, len(first))
-    which = (partition[first], columns["offsets"][first])
-    return Table(columns, chunks, first, *reasons, prototypes, partitions, which)
+    reason_at, rank, alert, named, key_hash = _reasons(columns, number, len(first))
+    return Table(
+        columns=columns,
+        chunks=chunks,
+        first=first,
+        reason_at=reason_at,
+        rank=rank,
+        alert=alert,
+        named=named,
+        key_hash=key_hash,
+        prototypes=prototypes,
+        _partitions=partitions,
+        _which=(partition[first], columns["offsets"][first]),
+    )
 
 
 def _reasons(columns: Arrays, number: I64, records: int) -> tuple[I64, I64, U8, Bools, Any]:

@@ -105,14 +105,14 @@ def _reason(hit: DecidingHit) -> dict[str, Any]:
 def decide(policy: Policy, record: DecidedRecord, hits: Iterable[DecidingHit]) -> Decision:
     """The decision of ``policy`` on ``record``, given all of its hits that count, in any order; without any, ``allow``.
 
-    What somebody holds of no rule is decided no less gravely than that asks, whatever the policy says.
+    A person's hold without a rule sets a minimum: the decision is at least as grave as the hold, whatever the policy.
     """
     reasons = tuple(sorted(one_a_rule(hits), key=weight))
     if not reasons:
         return Decision(record, ACTIONS[0], 0, (), policy.version)
     scores = [hit.score for hit in reasons]
     score = sum(scores) if policy.score == "sum" else max(scores)
-    lines = [_said(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
+    lines = [_summary(policy, reasons, score), *(hit.action for hit in reasons if hit.by_hand)]
     return Decision(record, gravest(lines, ACTIONS) or ACTIONS[0], score, reasons, policy.version)
 
 
@@ -121,7 +121,7 @@ def weight(hit: DecidingHit) -> tuple[int, int, str, int]:
     return -ACTIONS.index(hit.action), -hit.score, hit.rule_id, hit.rule_version
 
 
-def _said(policy: Policy, hits: Sequence[DecidingHit], score: int) -> str:
+def _summary(policy: Policy, hits: Sequence[DecidingHit], score: int) -> str:
     for branch in policy.decide:
         if evaluate(branch.formula.root, facts(branch.formula.names, hits, score)) is True:
             return branch.decision

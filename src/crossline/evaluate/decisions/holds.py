@@ -47,5 +47,5 @@ def one_a_rule(hits: Iterable[DecidingHit]) -> list[DecidingHit]:
 
 
 def _rank(hit: DecidingHit) -> tuple[int, bool, str]:
-    """Of what holds of a rule the last version counts, then an alert before somebody's hold; so it is always one."""
+    """One hold for each rule: the one of the last version; then an alert counts before a person's hold."""
     return hit.rule_version, hit.alert_id is not None, hit.held_by

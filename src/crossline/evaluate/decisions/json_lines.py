@@ -86,8 +86,8 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: LineInputs) -> D
     decision, bare = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.bool_)
     for low, high in pairwise(bounds):
         mine = order[low:high]
-        said, template = _template(table, int(chosen[mine[0]]), made)
-        decision[mine], bare[mine] = words.setdefault(said.decision, len(words)), not said.reasons
+        prototype, template = _template(table, int(chosen[mine[0]]), made)
+        decision[mine], bare[mine] = words.setdefault(prototype.decision, len(words)), not prototype.reasons
         rows = np.empty((len(mine), len(template)), np.uint8)
         rows[:] = np.frombuffer(template, np.uint8)
         own = ids[id_offsets[mine][:, None] + np.arange(int(lengths[mine[0]]))]

@@ -1,4 +1,4 @@
-"""The figures of one key as they are now: what rules see of it in the records that a state has, where none came.
+"""The figures of one key as they are now: the features of its rules from the state, without a new record.
 
 Nothing enters a window by asking.
 """
@@ -24,7 +24,7 @@ class CurrentFigure:
     ``value`` None: there is none, as of an average of no records.
     """
 
-    asked: QueriedFigure
+    queried: QueriedFigure
     value: int | float | None
     count: int
     window_start_ms: int
@@ -61,9 +61,9 @@ def figures_of_key(
             if now_ms is None:
                 yield from _unread(plan, store_plan)
                 continue
-            asked = list(queried_figures(plan, store_plan, now_ms))
-            if asked:
-                yield from _told(store_plan, state, asked, key_from_text(plan.spec, field, text), now_ms)
+            queried = list(queried_figures(plan, store_plan, now_ms))
+            if queried:
+                yield from _current_figures(store_plan, state, queried, key_from_text(plan.spec, field, text), now_ms)
             yield from _elsewhere(plan, store_plan, now_ms)
 
 
@@ -73,22 +73,25 @@ def _now_ms(plan: StreamPlan, state: ShardState) -> int | None:
     return max((clocks if plan.met is None else plan.met.judged_logs(clocks)).values(), default=None)
 
 
-def _told(
+def _current_figures(
     store_plan: StorePlan,
     state: ShardState,
-    asked: Sequence[QueriedFigure],
+    queried: Sequence[QueriedFigure],
     key: bytes | None,
     now_ms: int,
 ) -> Iterator[CurrentFigure]:
     kernel = store_plan.plan.windowed
     assert kernel is not None  # noqa: S101 - others have no figures
-    feature_query = feature_query_plan(kernel, [(each.aggregate, each.count) for each in asked])
+    feature_query = feature_query_plan(kernel, [(each.aggregate, each.count) for each in queried])
     store: Any = state.stores.get(store_plan.state_store.name)
     alone = new_kernel(feature_query) if key is None or store is None else store.alone(feature_query, key)
-    told = features_now(alone.judge(point_query_batch(feature_query, key or b"", now_ms)))
-    for each, (value, count) in zip(asked, told, strict=True):
+    features = features_now(alone.judge(point_query_batch(feature_query, key or b"", now_ms)))
+    for each, (value, count) in zip(queried, features, strict=True):
         window = kernel.windows[kernel.aggregates[each.aggregate].window]
-        yield CurrentFigure(each, value, count, *window.span_ms(now_ms), now_ms)
+        start_ms, end_ms = window.span_ms(now_ms)
+        yield CurrentFigure(
+            queried=each, value=value, count=count, window_start_ms=start_ms, window_end_ms=end_ms, now_ms=now_ms
+        )
 
 
 def _unread(plan: StreamPlan, store_plan: StorePlan) -> Iterator[Unanswered]:

@@ -1,6 +1,6 @@
 """What a late record changes of where rules hold and raise no alert: records come to be held, and others cease to be.
 
-Each is told as a hit is that a correction brings or takes back, so that decisions are revised by it.
+Each is emitted like a hit that a correction reinstates or retracts, so decisions are revised by it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the cro
 def replayed_suppressions(
     plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[ReplayedRows], logs: int
 ) -> Iterator[SuppressionChange]:
-    """What rows that are judged again change; ``logs``: how many logs the records that are judged have."""
+    """The changes by replayed rows; ``logs``: the number of logs of the judged records."""
     for piece in replayed:
         if piece.hits.sat.any() or not piece.begins.all():
             yield from _Holding(plan, store_plan, piece, logs).changes()
@@ -70,7 +70,7 @@ class _Holding:
             if replayed.begins[number]:
                 before = {}
             if cause is None:
-                yield from (self._came(name, *each) for name, each in mine.items() if replayed.fresh[each[0]])
+                yield from (self._came(name, row, by) for name, (row, by) in mine.items() if replayed.fresh[row])
             else:
                 yield from self._changed(before, mine, cause)
             before = mine
@@ -164,7 +164,8 @@ class _Holding:
             plainly = known is None and arrived_after(self._plan, self._replayed, row, cause)
             yield came if plainly else caused_by(came, trigger)
         for name in before.keys() - mine.keys():
-            yield replace(caused_by(self._came(name, *before[name]), trigger), stands=False)
+            row, by = before[name]
+            yield replace(caused_by(self._came(name, row, by), trigger), stands=False)
 
 
 def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> SuppressionChange:

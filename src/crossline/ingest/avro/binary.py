@@ -103,8 +103,8 @@ class Walk:
     def blocks(self, node: Node) -> Iterator[int]:
         """How many items of an array or a map come next, block by block.
 
-        Those of a block must have been read before the next is asked for. Items without bytes come once at most: they
-        are no value of any column, and one of them reports it.
+        Those of a block must have been read before the next one is requested. Items without bytes come once at most:
+        they are no value of any column, and one of them reports it.
         """
         least = node.inner[0].width + (node.kind == "map")
         while count := self.long():

@@ -91,7 +91,7 @@ def _integer(column: Column, unit: int | None, found: Found) -> int | None:
         given = UNITS.get(node.logical)
         if unit is None or given is None or given == unit:
             return int(found.value)
-        # The schema says what one of its numbers is: a time in another unit than declared is still that time.
+        # The schema defines the unit of a number: a time in another unit than declared is still that time.
         return _within(column, int(found.value) * int(NANOS[given]) // int(NANOS[unit]), found)
     if node.logical != "decimal":
         return None

@@ -1,8 +1,7 @@
-"""A schema and what a stream declares, as one list of steps that the kernel takes for each record.
+"""A schema and a stream's fields, compiled to a list of instructions that the kernel runs for each record.
 
-Records within records and branches of unions are laid out one behind the other; steps only go forwards. What has no
-step here (lists, types that do not fit, what contains itself) is a doubt: such a record goes the slow path, which
-says what everything means.
+Nested records and branches of unions are laid out in sequence; jumps only go forwards. Lists, mismatched types and
+recursive types have no instruction: such a record takes the slow path, which is the reference.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class _Writer:
         self.steps.append([kind, target, a, b])
 
     def value(self, node: Node, target: int | Want | None, depth: int) -> None:
-        """A value that is passed over, that fills a column, or that holds what does."""
+        """Compile a value: it is skipped, fills a column, or contains values that do."""
         if depth > DEPTH_MAX:
             self.add(DOUBTFUL)
         elif node.kind == "union":

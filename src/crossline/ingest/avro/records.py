@@ -46,8 +46,8 @@ def decode_avro(
 ) -> Decoded:
     """Decode a binary array of records in the registry's wire format; otherwise as ``decode_values``.
 
-    ``schemas``: those that the values name (see ``schema_ids``); one that is missing is as one that is not known.
-    ``quick``: what the kernel can read is read by it; it changes no answer.
+    ``schemas``: those that the values name (see ``schema_ids``); a missing one counts as unknown. ``quick``: use the
+    compiled decoder where it can; the result is the same.
     """
     _, bounds, data = values.buffers()
     edges = np.frombuffer(bounds, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)

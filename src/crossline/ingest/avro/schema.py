@@ -168,7 +168,7 @@ _MADE: dict[str, _Make] = {
 
 
 def _logical(node: Node, given: Mapping[str, Any]) -> Node:
-    """``node`` with the logical type that ``given`` names, where it is one that fits."""
+    """``node`` with the logical type of ``given``, if that fits the node."""
     name = given.get("logicalType")
     if not isinstance(name, str) or node.kind not in _LOGICAL.get(name, ()):
         return node

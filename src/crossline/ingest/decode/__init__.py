@@ -1,4 +1,4 @@
-"""Decoding: bytes or tables into columns, and a dead letter for each record that cannot be taken in."""
+"""Decoding: bytes or tables into columns, and a dead letter for each record that cannot be decoded."""
 
 from crossline.ingest.decode.columnar import decode_table
 from crossline.ingest.decode.csv_records import decode_csv

@@ -26,7 +26,7 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """``array`` without what only says how it is laid out: dictionaries, runs, views, names given to other types.
+    """``array`` as a plain type, without its encoding: dictionaries, runs, views, extension types.
 
     Raises:
         pa.ArrowException: a layout that Arrow itself cannot take apart.

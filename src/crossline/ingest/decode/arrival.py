@@ -20,7 +20,7 @@ from crossline.ingest.decode.reasons import RefusedRecordError
 class Arrival:
     """Of n records: ``ingest_ms`` int64[n], the broker's times, None where there is none.
 
-    ``known_ms``: when they are known to have been there, int64[n] or one for all; None where nobody knows.
+    ``known_ms``: when they are known to have been there, int64[n] or one for all; None where that is unknown.
     ``bound_ms``: how far ahead of that a time may lie.
     """
 

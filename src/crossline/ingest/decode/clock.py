@@ -73,7 +73,7 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 @part
 def read_offset(buf: U8, p: int, end: int) -> Any:
-    """Minutes east of UTC that ``Z`` or ``+hh:mm`` at ``p`` says, where it ends the text; else NOT_A_TIME."""
+    """Minutes east of UTC that ``Z`` or ``+hh:mm`` at ``p`` means at the end of the text; else NOT_A_TIME."""
     if p + 1 == end and buf[p] in (90, 122):
         return 0
     if p + 6 != end or (buf[p] != PLUS and buf[p] != MINUS) or buf[p + 3] != COLON:

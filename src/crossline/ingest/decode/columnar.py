@@ -65,7 +65,7 @@ def decode_table(
     """Decode a table whose columns are the stream's fields, nested ones as structs (or by their dotted names).
 
     ``offsets``: int64[n], increasing. ``ingest_ms``: int64[n], used where the stream names no column of its own.
-    ``known_ms``: when the rows are known to have been there, None where nobody knows. Any integer, decimal or float
+    ``known_ms``: when the rows are known to have been there, None where that is unknown. Any integer, decimal or float
     type serves a number, any integer type and any whole decimal an integer; a timestamp may be an Arrow timestamp (UTC
     where it has no zone), a date, or what it may be in JSON. How a column is laid out (dictionaries, runs, views) does
     not matter; one of a type that serves nothing is ``wrong_type`` in every row. A dead letter's bytes are the row as

@@ -40,7 +40,7 @@ def decode_lines(
     ``chunk``: part of a file from a line's start to a line's end (the last newline may be missing), under 2 GiB;
     ``base_offset`` is where it starts in the file. A record's offset is the byte at which its line starts. Blank lines
     are skipped, and a UTF-8 byte order mark at the start of the file. ``known_ms``: when they are known to have been
-    there, None where nobody knows. Raises UsageError where the chunk is too large.
+    there, None where that is unknown. Raises UsageError where the chunk is too large.
     """
     span = find_lines(chunk, partition, base_offset)
     return _decode(layout, span, line_bytes_max, Arrival(layout.future_ms, None, known_ms), skip_blank=True)

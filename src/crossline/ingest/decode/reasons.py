@@ -47,7 +47,7 @@ REASONS: dict[Reason, str] = {
 
 
 class RefusedRecordError(Exception):
-    """One record cannot be taken in. ``record_id`` is its id where that could be read."""
+    """One record cannot be decoded. ``record_id`` is its id where that could be read."""
 
     def __init__(self, reason: Reason, detail: str, record_id: str | None = None) -> None:
         super().__init__(f"{reason}: {detail}")

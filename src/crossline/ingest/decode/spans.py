@@ -140,13 +140,13 @@ def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: A
 def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> RefusedRecordError | None:
     layout = cells.layout
     try:
-        taken, event_ms, ingest_ms = take(layout, raw)
+        texts, event_ms, ingest_ms = take(layout, raw)
         if layout.event is not None and layout.id_column is not None:
             stamps: dict[str, int | None] = {_role_text(layout, layout.event): event_ms}
             if layout.ingest is not None:
                 stamps[_role_text(layout, layout.ingest)] = ingest_ms
-            arrival.check(row, stamps, str(taken[layout.id_column]))
-        cells.put(row, taken, event_ms, ingest_ms)
+            arrival.check(row, stamps, str(texts[layout.id_column]))
+        cells.put(row, texts, event_ms, ingest_ms)
     except RefusedRecordError as refused:
         return refused
     return None

@@ -57,11 +57,11 @@ def header_columns(spec: StreamSpec, headers: pa.Array) -> tuple[dict[str, pa.Ar
                 try:
                     values[name][row] = _READ[field.kind](raw.decode())
                 except (ValueError, KeyError):
-                    wrong.setdefault(row, _told(header, raw, field))
+                    wrong.setdefault(row, _problem(header, raw, field))
     return {name: pa.array(values[name], _TYPES[field.kind]) for name, field in spec.header_fields.items()}, wrong
 
 
-def _told(header: str, raw: bytes, field: HeaderSpec) -> str:
+def _problem(header: str, raw: bytes, field: HeaderSpec) -> str:
     return f"header {header}: found {shown(raw.decode(errors='backslashreplace'))}, expected {field.kind}"
 
 

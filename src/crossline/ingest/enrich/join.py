@@ -1,9 +1,9 @@
-"""Rows of tables as fields of records: of each record the row that held at its ingest time.
+"""Joins records with tables: adds the fields of the row in force at the record's ingest time.
 
-Keys are looked up once each for all records of a chunk. Where the ingest time is the running maximum over a log, which
-only the shard knows, the clock of the chunk is the least that it can be; a record whose row is another one at some
-later instant goes on in each form that it may have, with the span of ingest time in which it has it
-(``Records.spans``), and the shard keeps the one that is true.
+Each key is looked up once for all records of a chunk. Where the ingest time is the running maximum over a log, only the
+shard knows it; the clock of the chunk is a lower bound. A record whose row changes later is passed on once for each
+possible row, with the span of ingest time in which this row is in force (``Records.spans``). The shard keeps the right
+one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Join:
 def held(
     versions: Sequence[tuple[Mapping[str, int], Table]], stream: str, overlays: Mapping[int, Overlay] | None = None
 ) -> tuple[Held, ...]:
-    """Contents as they hold for ``stream``; each ``versions`` says by stream when it begins, as those of a list do.
+    """Contents as they hold for ``stream``; each has the instants, by stream, from which it is in force (``versions``).
 
     ``overlays``: by the number of a content, what became of it.
     """
@@ -94,7 +94,7 @@ def joined(spec: StreamSpec, joins: Sequence[Join], records: Records) -> Records
             point, last = found.at(keys.rows, first_ms), found.at(keys.rows, last_ms)
         if (last > point).any():
             rows, point, spans = _forms(found, point, last, spans)
-            records, clock, missed = taken(records, rows), clock[rows], [each[rows] for each in missed]
+            records, clock, missed = take_rows(records, rows), clock[rows], [each[rows] for each in missed]
         missed.append(found.missed(point))
         records = replace(records, fields=_with(records.fields, join, found, point))
     return replace(records, spans=spans, missed=_bits(missed))
@@ -224,7 +224,7 @@ def _with(fields: Mapping[str, pa.Array], join: Join, found: _Points, point: I64
     return Columns((*own, *(f"{join.name}.{name}" for name in join.fields)), make)
 
 
-def taken(records: Records, rows: I64) -> Records:
+def take_rows(records: Records, rows: I64) -> Records:
     """The records at ``rows``, which ascend and may come again."""
     fields, index = records.fields, pa.array(rows)
     names = tuple(fields)

@@ -26,7 +26,7 @@ from crossline.ingest.route.keys import keys_of
 from crossline.settings.tables import KeyFormat
 
 Bools = npt.NDArray[np.bool_]
-GONE, MESSAGE = "gone", "message"  # columns of rows: taken away; the number of the message that reports it
+GONE, MESSAGE = "gone", "message"  # columns of rows: whether it is deleted; the number of its message
 NUMBER = re.compile(rb"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 _NULL = b"\0"  # no JSON: of a key that does not say anything
 _TEXT_KEY = "key"
@@ -68,10 +68,10 @@ def read_messages(
     # Which of the decoded rows each message is; none where it takes its row away.
     at = np.full(len(keys), -1, np.int64)
     at[places] = np.arange(len(places))
-    taken = pa.array(at[index], mask=at[index] < 0)
-    fields = {name: decoded.records.fields[name].take(taken) for name in form.fields}
+    places = pa.array(at[index], mask=at[index] < 0)
+    fields = {name: decoded.records.fields[name].take(places) for name in form.fields}
     there_now = pa.array(index, mask=at[index] < 0)
-    for name, column in known.columns.items():  # the message's key says it, whether its value does or not
+    for name, column in known.columns.items():  # the key of the message is always there, its value is not
         if name in fields:
             fields[name] = column.take(there_now)
     return ReadMessages(_rows(form, known.columns, index, at[index] < 0, fields), refused)
@@ -101,7 +101,7 @@ def _keys(form: TableForm, keyed: KeyFormat, keys: pa.Array, refused: dict[int, 
         decoded = decode_values(table_layout(form.name, specs), _plain(texts), "", _all(keys), None)
         found = {name: decoded.records.fields[name] for name in specs}
     for letter in decoded.dead:
-        text = "no key" if not keys[letter.offset].is_valid else f"the key {_said(keys[letter.offset].as_py())}"
+        text = "no key" if not keys[letter.offset].is_valid else f"the key {_key_text(keys[letter.offset].as_py())}"
         refused[letter.offset] = f"{text}: {letter.detail.replace(f'field {_TEXT_KEY}: ', '')}"
     good = np.zeros(len(keys), np.bool_)
     good[decoded.records.offsets] = True
@@ -120,7 +120,7 @@ def _texts(name: str, keys: pa.Array, refused: dict[int, str]) -> _Known:
     good = np.asarray(texts.is_valid())
     for row in np.flatnonzero(~good).tolist():
         key = keys[row].as_py()
-        refused[row] = f"found {'no key' if key is None else f'the key {_said(key)}'}, expected a text in UTF-8"
+        refused[row] = f"found {'no key' if key is None else f'the key {_key_text(key)}'}, expected a text in UTF-8"
     return _Known({name: texts}, good)
 
 
@@ -139,7 +139,7 @@ def _scalar(key: bytes | None) -> bytes:
     return b'{"%s":%s}' % (_TEXT_KEY.encode(), text)
 
 
-def _said(key: bytes) -> str:
+def _key_text(key: bytes) -> str:
     return key[:100].decode(errors="backslashreplace")
 
 

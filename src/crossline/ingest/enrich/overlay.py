@@ -1,4 +1,4 @@
-"""What became of a table since its content was written whole: rows that were put and taken away, each from an instant.
+"""Changes to a table since its content was written whole: rows put and deleted, each from an instant.
 
 A table of a million rows of which a hundred change each second is not written anew each second: the content stays, and
 the changes lie over it. Looking up costs one look more, however many changes there were.

@@ -21,7 +21,7 @@ from crossline.ingest.route.keys import keys_of
 FORMATS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 SUFFIXES = tuple(FORMATS)
 PROBLEMS_MAX = 1_000
-_SAID = re.compile(r"field (?P<name>\S+?): found (?P<found>.*)", re.DOTALL)
+_FIELD_PROBLEM = re.compile(r"field (?P<name>\S+?): found (?P<found>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -188,11 +188,11 @@ class _Lines:
 
 def _problem(detail: str, source: str, line: int) -> Problem:
     """A decoder's error on a row, as a problem."""
-    said, _, expected = detail.rpartition(", expected ")
-    if not said:
-        said, expected = detail, "a row that can be read"
-    found = _SAID.fullmatch(said)
-    return Problem(source, line, found["name"] if found else "", found["found"] if found else said, expected)
+    text, _, expected = detail.rpartition(", expected ")
+    if not text:
+        text, expected = detail, "a row that can be read"
+    found = _FIELD_PROBLEM.fullmatch(text)
+    return Problem(source, line, found["name"] if found else "", found["found"] if found else text, expected)
 
 
 def _columns_of(layout: RecordLayout, file: TableFile, names: Sequence[str], lenient: bool) -> None:

@@ -72,22 +72,22 @@ class Table:
         """The number of each key (binary, with its hash) among those of the table, -1 where it is not there."""
         found: I64 = np.full(len(hashes), -1, np.int64)
         place = np.searchsorted(self._key_hashes, hashes)
-        asked = np.arange(len(hashes))
-        while len(asked):  # once, but for different keys of one hash
+        wanted = np.arange(len(hashes))
+        while len(wanted):  # once, but for different keys of one hash
             there = place < len(self._key_hashes)
-            there[there] = self._key_hashes[place[there]] == hashes[asked[there]]
-            asked, place = asked[there], place[there]
+            there[there] = self._key_hashes[place[there]] == hashes[wanted[there]]
+            wanted, place = wanted[there], place[there]
             mine = self._keys.take(pa.array(self._firsts[place]))
-            same = np.asarray(pc.equal(mine, keys.take(pa.array(asked))))
-            found[asked[same]] = place[same]
-            asked, place = asked[~same], place[~same] + 1
+            same = np.asarray(pc.equal(mine, keys.take(pa.array(wanted))))
+            found[wanted[same]] = place[same]
+            wanted, place = wanted[~same], place[~same] + 1
         return found
 
     def points(self, found: I64, start_ms: int, first_ms: int, last_ms: int) -> tuple[I64, I64, I64]:
         """Which row holds for each of the keys ``found``, and when another one does, up to ``last_ms``.
 
         Three arrays with one item a change, by key: its place in ``found``, the instant, the row, -1 where none holds.
-        The first of each is what holds at ``first_ms``, said to hold from ``start_ms`` on.
+        The first of each is what holds at ``first_ms``, recorded as in force from ``start_ms`` on.
         """
         places = np.arange(len(found))
         if self._from_ms is None:

@@ -16,8 +16,8 @@ from crossline.plan.compose import columns_from, reads
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.stream_join import StreamJoin, wide_records
 
-# Arrays that go along with rows: which of the causes in the part's meta brought it about (-1: the row's own record),
-# and whether it is taken back.
+# Arrays beside those of rows: the number of its cause in the part's meta (-1: the row's own record), and whether it
+# is retracted.
 CAUSE, GONE = "cause", "gone"
 
 
@@ -29,19 +29,19 @@ def entering(
     lists: Lists,
     meter: Meter = UNMEASURED,
 ) -> Iterator[tuple[int, Part]]:
-    """The parts of ``records``, which are of a stream, each with the level that it is judged at.
+    """The parts of ``records``, which are of a stream, each with the depth that it is judged at.
 
     ``meter`` is moved on by what it takes.
     """
     for plan in plans:
         if plan.stream == records.stream:
-            yield from ((plan.level, part) for part in route(plan, records, chunk, shards, lists, meter=meter))
+            yield from ((plan.depth, part) for part in route(plan, records, chunk, shards, lists, meter=meter))
         elif plan.clock is not None and plan.base == records.stream:
             own = on_clock(records, plan.stream, plan.spec, plan.clock)
-            yield from ((plan.level, part) for part in route(plan, own, chunk, shards, lists, meter=meter))
+            yield from ((plan.depth, part) for part in route(plan, own, chunk, shards, lists, meter=meter))
         elif plan.met is not None and records.stream in plan.met.specs:
             yield from (
-                (plan.level, part) for part in stream_join(plan, plan.met, records, chunk, shards, lists, meter=meter)
+                (plan.depth, part) for part in stream_join(plan, plan.met, records, chunk, shards, lists, meter=meter)
             )
 
 
@@ -69,5 +69,5 @@ def stream_join(
 
 
 def marked(records: Records) -> Records:
-    """``records`` of a stream, which are never taken back, among hits that may be."""
+    """``records`` of a stream, which are never retracted, among hits that may be."""
     return replace(records, marks={CAUSE: np.full(len(records), -1), GONE: np.zeros(len(records), np.int64)})

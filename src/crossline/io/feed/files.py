@@ -48,12 +48,12 @@ def write_batch(folder: Path, head: Mapping[str, Any], sections: Mapping[str, Se
     about = {"schema_version": SCHEMA_VERSION, **head, "lines": {name: len(each) for name, each in lines.items()}}
     whole = b"\n".join([orjson.dumps(about), *(line for each in lines.values() for line in each), b""])
     path = batch_path(folder, head["batch"])
-    aside = path.with_name(f".{path.name}.tmp")
-    with aside.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
         file.write(whole)
         file.flush()
         os.fdatasync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
     return len(whole)
 
 
@@ -61,7 +61,7 @@ def write_batch(folder: Path, head: Mapping[str, Any], sections: Mapping[str, Se
 class FeedBatch:
     """What one batch gave. ``raw`` has the lines behind the first; ``starts`` where each section begins among them.
 
-    ``missed``: how many batches before it a reader that asked for them cannot have any more. ``anew``: the numbers
+    ``missed``: how many requested batches before it are gone. ``anew``: the numbers
     began again, since the checkpoint is another.
     """
 

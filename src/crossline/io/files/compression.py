@@ -133,5 +133,5 @@ def read_packed(chunk: ChunkRef) -> bytes:
         text.close()
         raise
     if len(data) < chunk.end - chunk.start:
-        raise SourceError(f"{chunk.path}: its text ends before byte {chunk.end}, which was taken in; restore the file")
+        raise SourceError(f"{chunk.path}: its text ends before byte {chunk.end}, which was read; restore the file")
     return data

@@ -75,9 +75,9 @@ def _missing(chunk: ChunkRef) -> str:
             f"{path}: cannot read bytes {start}-{end}: {error.strerror}; put the file back, the run goes on from there"
         )
     if size < end:
-        return f"{path}: {size} bytes, expected at least {end}; the file was cut short after it was taken in"
+        return f"{path}: {size} bytes, expected at least {end}; the file was truncated after it was read"
     return (
-        f"{path}: bytes {start}-{end} are not those that were taken in, and no file in its folder has them; "
+        f"{path}: bytes {start}-{end} are not those that were read before, and no file in its folder has them; "
         "put the file back under any name there, the run goes on from there"
     )
 
@@ -95,6 +95,6 @@ def read_span(file: BinaryIO, chunk: ChunkRef, start: int) -> bytes:
     if len(data) < chunk.end - start:
         raise SourceError(
             f"{chunk.path}: {start + len(data)} bytes, expected at least {chunk.end}; "
-            "the file was cut short after it was taken in"
+            "the file was truncated after it was read"
         )
     return data

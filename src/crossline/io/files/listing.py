@@ -1,7 +1,7 @@
 """The list of chunks on disk: the bytes of each chunk.
 
-A line is a file (its number in the list, the name that its positions have, where it is, its device and inode; again
-where one of them changes) or a chunk of one. A list of an older version has chunks with paths and nothing else.
+A line is a file or a chunk. The line of a file has its number in the list, the name in its positions, its path, device
+and inode; a change of these adds a line. A list of an older version has chunks with paths and nothing else.
 """
 
 from __future__ import annotations
@@ -25,23 +25,22 @@ TO_DO = (
     "restore the list from a copy, or move the checkpoint away: what the source still has is then judged again, "
     "and its alerts have the same ids"
 )
-_OF_PACKED = ("packed", "fault", "row_bytes")
-_FORGET_MIN = 10_000  # chunks that are let go of at once
+_FORGET_MIN = 10_000  # chunks that are forgotten at once
 
 
 @dataclass(slots=True, eq=False)
 class ListedFile:
-    """A file that was read up to byte ``taken``; ``head`` and ``tail`` are digests.
+    """A file that was read up to byte ``read_to``; ``head`` and ``tail`` are digests.
 
-    ``size``: as last seen; what lies behind ``taken`` is no whole line yet. ``number`` and ``name``: in the list, once
-    it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
+    ``size``: as last seen; what lies behind ``read_to`` is no whole line yet. ``number`` and ``name``: in the list,
+    once it has a chunk there. ``glimpse``: the mark of its half line, while there is nothing else of it. ``text``: of a
     compressed file or a table, how far it is in chunks, and ``whole`` whether that is all that its bytes hold.
     """
 
     path: str
     device: int | None = None
     inode: int | None = None
-    taken: int = 0
+    read_to: int = 0
     head: str | None = None
     tail: str | None = None
     size: int = 0
@@ -54,8 +53,8 @@ class ListedFile:
     @property
     def mark(self) -> Mark:
         """How it is known again."""
-        taken = (self.taken, self.head, self.tail)
-        return taken if self.taken or self.glimpse is None else self.glimpse
+        read_to = (self.read_to, self.head, self.tail)
+        return read_to if self.read_to or self.glimpse is None else self.glimpse
 
 
 class ChunkList:
@@ -108,7 +107,15 @@ class ChunkList:
             file = self.files[line["file"]]
             file.head, file.tail = line.get("head", file.head), line["tail"]
             file.whole = not line.get("more", False)
-            self._add(file, line["start"], line["end"], line["listed_ms"], *map(line.get, _OF_PACKED))
+            self._add(
+                file,
+                line["start"],
+                line["end"],
+                line["listed_ms"],
+                packed=line.get("packed"),
+                fault=line.get("fault"),
+                row_bytes=line.get("row_bytes"),
+            )
 
     def _of_old(self, path: str) -> ListedFile:
         known = self._names.get(path)
@@ -153,11 +160,11 @@ class ChunkList:
         )
         self._chunks.append(chunk)
         self._of.append(file)
-        file.taken = end if packed is None else packed
+        file.read_to = end if packed is None else packed
         file.text = 0 if packed is None else end
 
     def place_lines(self, file: ListedFile) -> list[dict[str, Any]]:
-        """The line that says where ``file`` is, where the list does not say so yet."""
+        """The line with the path of ``file``, where the list does not have it yet."""
         if file.number is None:
             self._register(file, self._free_name(file.path))
         number = file.number
@@ -180,10 +187,10 @@ class ChunkList:
     def chunk_line(self, file: ListedFile, end: int, marks: tuple[str, str], listed_ms: int) -> dict[str, Any]:
         """Add the chunk of ``file`` that goes on to ``end``; its line, for ``write``."""
         head, tail = marks
-        line = {"sequence": len(self), "file": file.number, "start": file.taken, "end": end}
+        line = {"sequence": len(self), "file": file.number, "start": file.read_to, "end": end}
         same = head == file.head
         file.head, file.tail = head, tail
-        self._add(file, file.taken, end, listed_ms)
+        self._add(file, file.read_to, end, listed_ms)
         return {**line, **({} if same else {"head": head}), "tail": tail, "listed_ms": listed_ms}
 
     def packed_line(

@@ -32,10 +32,10 @@ def _all_of_it(_path: str) -> int | None:
 class FileChunks:
     """The files that match patterns, in name order as they appear, as one log.
 
-    Files may grow; a line counts once it is ended, a last one without an end as ``unended`` says. A file is known by
-    its content, its inode helping: one that is renamed is read on, also under a name that matches no more; another one
-    under its name, or its own truncated, is a new file. ``folder`` holds the list of chunks, which is on disk before a
-    number is given out. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
+    Files may grow; a line counts once it is ended, a last one without an end is treated as ``unended`` sets. A file is
+    known by its content and inode. A renamed file is read on, also under a name that no pattern matches. A different or
+    truncated file under the same name is a new file. ``folder`` holds the list of chunks; a chunk is on disk before its
+    number is used. ``whole_files``: a file counts once it is whole, and its chunks are rows (Parquet). One that is
     compressed does, too; its chunks are pieces of its text. ``size_of``: how many bytes of a path count by now.
     """
 
@@ -58,7 +58,7 @@ class FileChunks:
         self._open()
 
     def _open(self) -> None:
-        """As the list on disk says; no file was looked at yet."""
+        """As the list on disk has it; no file was looked at yet."""
         self._list = ChunkList(self._folder)
         self._list.take_over()
         files = self._list.files
@@ -100,7 +100,7 @@ class FileChunks:
         for path in sorted(look.changed.keys() - known):
             if not self._other_name(path, look.changed[path]):
                 lines += self._take(path, ListedFile(path), look.changed[path], now_ms)
-        gone = [_gone(file) for file in self._loose if not self._placed(file) and file.size > file.taken]
+        gone = [_gone(file) for file in self._loose if not self._placed(file) and file.size > file.read_to]
         self._loose = []
         if lines:
             self._list.write(lines)
@@ -161,7 +161,7 @@ class FileChunks:
         if file is None or self._placed(file):
             return False
         if mark is None:  # the writer may still change an incomplete line
-            mark = file.mark if path != file.path else (file.taken, file.head, file.tail)
+            mark = file.mark if path != file.path else (file.read_to, file.head, file.tail)
         try:
             with Path(path).open("rb") as handle:
                 same = has(handle, *mark)
@@ -169,14 +169,14 @@ class FileChunks:
             return False
         except OSError:
             same = True  # as far as one can see; it will be tried again
-        if self._whole_files and file.taken not in (0, stat.st_size):
+        if self._whole_files and file.read_to not in (0, stat.st_size):
             same = False  # written anew in place
         if same:
             self._place(path, file, stat)
         return same
 
     def _as_copy(self, path: str) -> ListedFile | None:
-        """A file that goes on where one ended that is nowhere any more, as it begins with all of that; else None."""
+        """The missing file that this file continues, because it begins with all of its bytes; else None."""
         try:
             with Path(path).open("rb") as handle:
                 lost = self._lost.in_file(handle)
@@ -184,10 +184,10 @@ class FileChunks:
             return None
         if lost is None:
             return None
-        log.info("a file goes on where another was read to", file=path, other=lost.path, byte=lost.taken)
+        log.info("a file goes on where another was read to", file=path, other=lost.path, byte=lost.read_to)
         self._lost.discard(lost)
-        lost.size = lost.taken
-        copy = ListedFile(path, taken=lost.taken, head=lost.head, tail=lost.tail)
+        lost.size = lost.read_to
+        copy = ListedFile(path, read_to=lost.read_to, head=lost.head, tail=lost.tail)
         copy.text, copy.whole = lost.text, lost.whole
         return copy
 
@@ -206,8 +206,8 @@ class FileChunks:
     def _end(self, path: str) -> None:
         file = self._at.pop(path)
         self._lost.add(file)
-        if file.size > file.taken:
-            log.warning("the last line of a file that was renamed has no end: left out", file=path, byte=file.taken)
+        if file.size > file.read_to:
+            log.warning("the last line of a file that was renamed has no end: left out", file=path, byte=file.read_to)
 
     def _take(self, path: str, file: ListedFile, stat: os.stat_result, now_ms: int) -> list[dict[str, Any]]:
         """Cut what is new in one file; the lines of the list that say so."""
@@ -226,9 +226,9 @@ class FileChunks:
                     return self._take_table(handle, file, now_ms)
                 if file.text or packing_of(handle) is not None:
                     return self._take_packed(handle, file, now_ms)
-                ends = cuts(handle, file.taken, file.size, self._chunk_bytes, self._unended)
+                ends = cuts(handle, file.read_to, file.size, self._chunk_bytes, self._unended)
                 marks = [(end, head_at(handle, end), tail_at(handle, end)) for end in ends]
-                if not marks and not file.taken and file.size:
+                if not marks and not file.read_to and file.size:
                     file.glimpse = (file.size, head_at(handle, file.size), tail_at(handle, file.size))
         except FileNotFoundError:
             return []
@@ -240,8 +240,8 @@ class FileChunks:
         return lines + [self._list.chunk_line(file, end, (head, tail), now_ms) for end, head, tail in marks]
 
     def _take_packed(self, handle: BinaryIO, file: ListedFile, now_ms: int) -> list[dict[str, Any]]:
-        """Cut the text of a compressed file, which counts once it is whole; one that never will be is one chunk."""
-        if file.whole and file.taken == file.size:
+        """Cut the text of a compressed file, once the file is whole. A damaged file is one chunk."""
+        if file.whole and file.read_to == file.size:
             return []
         marks = head_at(handle, file.size), tail_at(handle, file.size)
         ends, fault = list[int](), None
@@ -250,20 +250,20 @@ class FileChunks:
             ends = list(packed_cuts(text, file.text, self._chunk_bytes))
         except PackedError as error:
             if error.short and self._unended != "counts":
-                file.glimpse, file.whole = None if file.taken else (file.size, *marks), False
+                file.glimpse, file.whole = None if file.read_to else (file.size, *marks), False
                 return []
             ends, fault = [file.text + file.size], str(error)
         finally:
             text.close()
         if not ends:
-            file.taken, file.whole, (file.head, file.tail) = file.size, True, marks
+            file.read_to, file.whole, (file.head, file.tail) = file.size, True, marks
             return []
         given = partial(self._list.packed_line, file, marks=marks, listed_ms=now_ms, fault=fault)
         return self._list.place_lines(file) + [given(end, more=end != ends[-1]) for end in ends]
 
     def _take_table(self, handle: BinaryIO, file: ListedFile, now_ms: int) -> list[dict[str, Any]]:
         """Cut the rows of a Parquet file; one without rows, or that is no table, is one chunk of all its bytes."""
-        if (file.taken and file.whole) or not file.size:
+        if (file.read_to and file.whole) or not file.size:
             return []
         marks = head_at(handle, file.size), tail_at(handle, file.size)
         if self._unended != "counts" and not is_whole(handle, file.size):
@@ -302,8 +302,8 @@ class FileChunks:
 
     def left(self) -> list[str]:
         """Last lines without an end, and files that cannot be read."""
-        rest = sorted((f for f in self._at.values() if f.size > f.taken), key=lambda f: f.path)
-        texts = [f"{f.path}: bytes {f.taken}-{f.size} are no whole {self._unit(f)} yet" for f in rest]
+        rest = sorted((f for f in self._at.values() if f.size > f.read_to), key=lambda f: f.path)
+        texts = [f"{f.path}: bytes {f.read_to}-{f.size} are no whole {self._unit(f)} yet" for f in rest]
         return texts + [self._watch.trouble[path] for path in sorted(self._watch.trouble)]
 
 
@@ -315,7 +315,7 @@ def _age(file: ListedFile) -> tuple[bool, int, str]:
 def _gone(file: ListedFile) -> str:
     what = "line" if file.whole else "archive"
     return (
-        f"{file.path}: bytes {file.taken}-{file.size}, no whole {what} when they were last seen, are gone: the file "
+        f"{file.path}: bytes {file.read_to}-{file.size}, no whole {what} when they were last seen, are gone: the file "
         "was cut short or removed; put it back under any name in its folder, or start again: the run goes on without "
         "them"
     )

@@ -68,12 +68,12 @@ class _Rows:
             if batch is None:
                 raise ValueError(f"the rows end at row {self.at}, expected {self._count} of them")
             skip = min(len(batch), max(0, first - self.at))
-            taken = batch.slice(skip, end - self.at - skip)
-            used = skip + len(taken)
+            piece = batch.slice(skip, end - self.at - skip)
+            used = skip + len(piece)
             self._rest = batch.slice(used) if used < len(batch) else None
             self.at += used
-            if len(taken):
-                pieces.append(taken)
+            if len(piece):
+                pieces.append(piece)
         return arrow.Table.from_batches(pieces, pieces[0].schema if pieces else self._schema)
 
     @property

@@ -16,12 +16,12 @@ T = TypeVar("T")
 def put(path: Path, raw: bytes) -> None:
     """Write ``path`` anew, at once or not at all; when this returns it also survives a power failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.tmp")
-    with aside.open("wb") as file:
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("wb") as file:
         file.write(raw)
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)
     sync_path(path.parent)
 
 

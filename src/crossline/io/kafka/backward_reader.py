@@ -42,13 +42,16 @@ class BackwardTopicReader:
         try:
             yield from self._in_turns(consumer)
         except KafkaException as error:
-            self.gone.append(f"the brokers of {', '.join(self._topics)} cannot be asked: {error.args[0]}")
+            self.gone.append(f"the brokers of {', '.join(self._topics)} cannot be reached: {error.args[0]}")
         finally:
             consumer.close()
 
     def _in_turns(self, consumer: Consumer) -> Iterator[tuple[str, int, bytes] | None]:
         ends = self._ends(consumer)
-        begins = {place: consumer.get_watermark_offsets(TopicPartition(*place), _ASK_S)[0] for place in ends}
+        begins = {
+            (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), _ASK_S)[0]
+            for topic, number in ends
+        }
         for (topic, number), begin in begins.items():
             if begin:
                 self.gone.append(f"topic {topic}, partition {number} begins at offset {begin} now")
@@ -75,9 +78,9 @@ class BackwardTopicReader:
                 self.gone.append(f"topic {topic} is not there any more")
             else:
                 places += [(topic, number) for number in found.partitions]
-        asked = [TopicPartition(topic, number, self._until_ms) for topic, number in places]
+        requests = [TopicPartition(topic, number, self._until_ms) for topic, number in places]
         ends: dict[tuple[str, int], int] = {}
-        for each in consumer.offsets_for_times(asked, _ASK_S) if asked else ():
+        for each in consumer.offsets_for_times(requests, _ASK_S) if requests else ():
             begin, end = consumer.get_watermark_offsets(each, _ASK_S)
             known = self._position is not None and self._position[0] == f"{each.topic}-{each.partition}"
             if known and self._position is not None:
@@ -88,7 +91,8 @@ class BackwardTopicReader:
 
     def _between(self, consumer: Consumer, place: tuple[str, int], start: int, end: int) -> list[Message]:
         """The records of a partition at offsets [start, end), as far as they arrive before the deadline."""
-        consumer.assign([TopicPartition(*place, start)])
+        topic, number = place
+        consumer.assign([TopicPartition(topic, number, start)])
         found: list[Message] = []
         while (left_s := self._until_s - time.monotonic()) > 0:
             for message in consumer.consume(end - start, min(left_s, 0.2)):

@@ -59,7 +59,7 @@ class ControlTopicReader:
         self._next = 0
         self._broken = False
         self._logged: str | None = None
-        self._asked_s = 0.0
+        self._requested_s = 0.0
         self._identity = _Identity(settings, topic)
 
     def read(self, wait_s: float = 0.0) -> tuple[list[TopicMessage], bool]:
@@ -120,7 +120,7 @@ class ControlTopicReader:
         """Begin to read, where the brokers answer."""
         try:
             _check(self.topic, consumer.list_topics(self.topic, timeout=_ASK_S).topics[self.topic])
-            self._identity.ask()
+            self._identity.request()
             self._next = 0 if self._identity.is_another(_ANSWER_S) else self._next
             consumer.assign([TopicPartition(self.topic, 0, self._next)])
         except (KafkaException, TimeoutError) as error:
@@ -143,10 +143,10 @@ class ControlTopicReader:
                 self._leave()
                 return
         now_s = time.monotonic()
-        if now_s < self._asked_s + (_ASK_S if self._down is not None else _AGAIN_S):
+        if now_s < self._requested_s + (_ASK_S if self._down is not None else _AGAIN_S):
             return
-        self._asked_s = now_s
-        self._identity.ask()
+        self._requested_s = now_s
+        self._identity.request()
         with suppress(KafkaException):
             _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=_LOOK_S)
             if self._broken or end < self._next:
@@ -190,32 +190,32 @@ class _Identity:
         self._topic = topic
         self._client: AdminClient | None = None
         self._known: str | None = None
-        self._asked: Future[TopicDescription] | None = None
+        self._request: Future[TopicDescription] | None = None
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Ask which topic it is; ``is_another`` has the answer."""
         found = self._admin().describe_topics(TopicCollection([self._topic]), request_timeout=_ANSWER_S)
-        self._asked = found[self._topic]
+        self._request = found[self._topic]
 
     def is_another(self, wait_s: float = 0.0) -> bool:
         """Whether the answer names another topic than the one before; of brokers that know no ids, none does.
 
-        Raises KafkaException where the brokers do not say, TimeoutError where they have not said yet.
+        Raises KafkaException where the brokers refuse to answer, TimeoutError where they have not answered yet.
         """
-        if self._asked is None:
+        if self._request is None:
             return False
         try:
-            found = str(self._asked.result(wait_s).topic_id)
+            found = str(self._request.result(wait_s).topic_id)
         except KafkaException:
-            self._asked = None
+            self._request = None
             raise
-        self._asked = None
+        self._request = None
         known, self._known = self._known, found
         return known not in {None, found}
 
     def close(self) -> None:
         """Leave the brokers; what is known stays."""
-        self._client = self._asked = None
+        self._client = self._request = None
 
     def _admin(self) -> AdminClient:
         self._client = self._client or AdminClient(dict(self._settings), logger=SILENT)
@@ -247,7 +247,7 @@ class ControlTopicWriter:
             raise PermanentError(f"{key} cannot be sent to topic {self.topic}: {error.args[0].str()}") from None
         if self._producer.flush(_SENT_S_MAX):
             self._producer.purge()
-            sentence = f"topic {self.topic} has not taken {key} in {_SENT_S_MAX:.0f} s"
+            sentence = f"topic {self.topic} has not acknowledged {key} in {_SENT_S_MAX:.0f} s"
             raise SinkError(f"{sentence}: see that its brokers are up, and what stands there")
         if errors:
             raise PermanentError(f"topic {self.topic} does not take {key}: {errors[0].str()}")

@@ -71,8 +71,8 @@ class ForwardTopicReader:
             raise UsageError(f"topic {topic}: {found.error.str()}; expected the topic that the pipeline reads")
         numbers, ends = sorted(found.partitions), dict[int, int]()
         if until_ms is not None:
-            asked = [TopicPartition(topic, number, until_ms) for number in numbers]
-            ends = {each.partition: each.offset for each in self._consumer.offsets_for_times(asked, _ASK_S)}
+            requests = [TopicPartition(topic, number, until_ms) for number in numbers]
+            ends = {each.partition: each.offset for each in self._consumer.offsets_for_times(requests, _ASK_S)}
         for number in numbers:
             begin, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), _ASK_S)
             first_after = ends.get(number, -1)
@@ -83,10 +83,10 @@ class ForwardTopicReader:
         if span.begin >= span.end:
             return
         self._consumer.assign([TopicPartition(span.topic, span.number, span.begin)])
-        heard_s = time.monotonic()
+        received_s = time.monotonic()
         while True:
             for message in self._consumer.consume(_TOGETHER, 0.5):
-                heard_s, error = time.monotonic(), message.error()
+                received_s, error = time.monotonic(), message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its name
                     return
                 if error is not None:
@@ -97,7 +97,7 @@ class ForwardTopicReader:
                 yield from _record(message, offset)
                 if offset == span.end - 1:
                     return
-            if time.monotonic() - heard_s > SILENT_S_MAX:
+            if time.monotonic() - received_s > SILENT_S_MAX:
                 raise self._silent(f"nothing came of {span.name} for {SILENT_S_MAX:.0f} s")
 
     def close(self) -> None:

@@ -139,7 +139,7 @@ class IdempotentProducer:
             except BufferError:
                 producer.poll(0.1)  # the client's queue is full: let it drain
                 if deadline.expired:
-                    text = f"Kafka has taken nothing for topic {message.topic} in {self._timeout_ms} ms"
+                    text = f"Kafka has acknowledged nothing for topic {message.topic} in {self._timeout_ms} ms"
                     raise SinkError(text + self.client_errors.reason_suffix()) from None
             except KafkaException as error:
                 refused.append((message, error.args[0]))

@@ -31,12 +31,12 @@ class TopicLag:
         if self._client is None:
             self._client = AdminClient(self._settings, logger=SILENT)
         places = {(topic, int(n)): offset for topic, each in offsets.items() for n, offset in each.items()}
-        wanted = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in places}
         if not wanted:
             return 0
-        asked = self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX)
+        futures = self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX)
         try:
-            ends = {(place.topic, place.partition): future.result(ANSWER_S_MAX) for place, future in asked.items()}
+            ends = {(place.topic, place.partition): future.result(ANSWER_S_MAX) for place, future in futures.items()}
         except (KafkaException, TimeoutError) as error:
             raise SourceError(f"the brokers did not say where topics {', '.join(offsets)} end: {error}") from error
         behind: list[int] = [max(0, int(end.offset) - places[place]) for place, end in ends.items()]

@@ -86,7 +86,7 @@ def alert_message(
 def decision_message(topic: str, decision: Mapping[str, Any], limit: int | None = None) -> Outgoing:
     """``decision`` for ``topic``: keyed by the record that it is about, named by its id.
 
-    Within ``limit`` bytes it still says what is decided: texts are shortened, then the reasons of least weight go.
+    Within ``limit`` bytes it keeps the decision: texts are shortened, then the reasons of least weight are left out.
     """
     named = {"decision_id": str(decision["decision_id"])}
     key: bytes | None = str(decision["record_id"]).encode()
@@ -113,7 +113,7 @@ def _smaller_decision(decision: Mapping[str, Any]) -> Iterator[tuple[Mapping[str
 def dead_message(topic: str, letter: DeadLetter, limit: int | None = None) -> Outgoing:
     """``letter`` for ``topic``: its bytes, with headers that say why and from where.
 
-    Within ``limit`` bytes its value is the start of them; ``raw_bytes`` says how many there are, and the stream, the
+    Within ``limit`` bytes its value is the start of them; ``raw_bytes`` is their full number, and the stream, the
     partition and the offset say where.
     """
     place = {"stream": letter.stream, "partition": letter.partition, "offset": str(letter.offset)}
@@ -210,7 +210,7 @@ def _smaller(alert: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list
 
 
 def _shortened(value: Any, text_max: int) -> Any:
-    """``value`` with no text longer than ``text_max`` characters in it; an ellipsis says where one was."""
+    """``value`` with no text longer than ``text_max`` characters in it; an ellipsis marks where one was cut."""
     if isinstance(value, str):
         return value if len(value) <= text_max else f"{value[:text_max]}…"
     if isinstance(value, Mapping):

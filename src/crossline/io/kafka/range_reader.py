@@ -26,7 +26,7 @@ _ASK = {
 
 
 class KafkaRangeReader:
-    """Reads ahead of the ranges it is asked for, so that most ranges are in memory when they are asked for."""
+    """Reads ahead of the requested ranges, so that most ranges are in memory when they are requested."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = {**_ASK, **settings, "group.id": "crossline-tail"}
@@ -48,14 +48,14 @@ class KafkaRangeReader:
             while left > 0:
                 self._fill(until_s - time.monotonic())
                 for place, (_, end) in ranges.items():
-                    if len(self._held[place]) >= SLICE and (taken := self._next_slice(place, end)):
-                        yield place, taken
+                    if len(self._held[place]) >= SLICE and (messages := self._next_slice(place, end)):
+                        yield place, messages
                 before, left = left, self._left(ranges)
                 if left < before:
                     until_s = time.monotonic() + patience_s
             for place, (_, end) in ranges.items():
-                while taken := self._next_slice(place, end):
-                    yield place, taken
+                while messages := self._next_slice(place, end):
+                    yield place, messages
                 self._done[place] = end
         except KafkaException as error:
             self.rest()
@@ -94,7 +94,7 @@ class KafkaRangeReader:
         self._done = {place: start for place, (start, _) in ranges.items()}
         self._read_to = dict(self._done)
         self._held = {place: deque() for place in ranges}
-        self._consumer.assign([TopicPartition(*place, start) for place, start in self._done.items()])
+        self._consumer.assign([TopicPartition(topic, number, start) for (topic, number), start in self._done.items()])
 
     def _left(self, ranges: Mapping[Place, Range]) -> int:
         """How many offsets of the ranges are still to be read."""
@@ -103,7 +103,7 @@ class KafkaRangeReader:
     def _fill(self, wait_s: float) -> None:
         """Wait for records of the client. Offsets may be missing: a later record, or the end event, shows the end."""
         consumer = self._consumer
-        # Wait for the first record, then take what is buffered: asked for many, the client waits for all of them.
+        # Wait for the first record, then take what is buffered: a request for many waits for all of them.
         first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
         if consumer is None or first is None:
             raise RangeUnavailableError("its records did not come in time")
@@ -120,7 +120,7 @@ class KafkaRangeReader:
 
     def _next_slice(self, place: Place, end: int) -> list[Message]:
         """The next slice of records before ``end``."""
-        held, taken = self._held[place], list[Message]()
-        while held and len(taken) < SLICE and int(held[0].offset() or 0) < end:
-            taken.append(held.popleft())
-        return taken
+        held, messages = self._held[place], list[Message]()
+        while held and len(messages) < SLICE and int(held[0].offset() or 0) < end:
+            messages.append(held.popleft())
+        return messages

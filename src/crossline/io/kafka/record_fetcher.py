@@ -42,10 +42,10 @@ class KafkaRecordFetcher:
         consumer: Consumer, place: tuple[str, int], wanted: deque[int], until_s: float, found: dict[int, bytes]
     ) -> None:
         """Read forwards and put the wanted values into ``found``; an offset that is passed does not exist."""
-        at = None
+        at, (topic, number) = None, place
         while wanted and (left_s := until_s - time.monotonic()) > 0:
             if at is None or wanted[0] - at > NEAR:
-                consumer.assign([TopicPartition(*place, wanted[0])])
+                consumer.assign([TopicPartition(topic, number, wanted[0])])
             message = consumer.poll(left_s)
             if message is None or message.error():
                 return

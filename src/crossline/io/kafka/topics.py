@@ -34,7 +34,7 @@ class TopicWatch:
     """The ids of the ``topics`` of one stream, noted in the file ``note`` when a checkpoint first meets them.
 
     Topic ids are never reused. So a topic with its old id now was the same topic at every instant before, and all
-    records read until now came from it. ``begin`` checks before the first read. ``ask`` sends a request once a
+    records read until now came from it. ``begin`` checks before the first read. ``request`` sends a request once a
     batch has been read, and the batch is committed after the answer. An answer that takes longer than a second does
     not hold the batch: it is logged, and the next answer covers all batches before it. So a batch of a recreated
     topic is committed only where the brokers did not know of the change yet; the error comes with the next batch,
@@ -67,16 +67,16 @@ class TopicWatch:
                 there = {partition.id for partition in description.partitions}
                 self._check_history(topic, {int(n): offset for n, offset in partitions.items()}, there)
 
-    def ask(self) -> Callable[[], None]:
-        """Ask which topics are there now; the function that is returned takes the answer, see the class.
+    def request(self) -> Callable[[], None]:
+        """Request the topics; the returned function waits for the answer, see the class.
 
         It raises PermanentError where one is not the one that was read before.
         """
-        asked = self._describe()
+        requests = self._describe()
 
         def settle() -> None:
             try:
-                found = {topic: self._answer(topic, future, WAIT_S_MAX) for topic, future in asked.items()}
+                found = {topic: self._answer(topic, future, WAIT_S_MAX) for topic, future in requests.items()}
             except SourceError as error:
                 log.warning(
                     "topics could not be compared with those read before; the next batch asks again", error=str(error)
@@ -94,10 +94,10 @@ class TopicWatch:
     def _describe(self) -> dict[str, Future[TopicDescription]]:
         if self._client is None:
             self._client = client_of(AdminClient, self._settings, self._client_errors)
-        asked: dict[str, Future[TopicDescription]] = self._client.describe_topics(
+        requests: dict[str, Future[TopicDescription]] = self._client.describe_topics(
             TopicCollection(self._topics), request_timeout=ANSWER_S_MAX
         )
-        return asked
+        return requests
 
     def _answer(
         self, topic: str, future: Future[TopicDescription], wait_s: float = ANSWER_S_MAX
@@ -151,9 +151,9 @@ class TopicWatch:
         places = {TopicPartition(topic, partition): which for partition in partitions}
         deadline_s = time.monotonic() + ANSWER_S_MAX
         while True:
-            asked = self._client.list_offsets(places, request_timeout=ANSWER_S_MAX)
+            requests = self._client.list_offsets(places, request_timeout=ANSWER_S_MAX)
             try:
-                return {place.partition: int(future.result(ANSWER_S_MAX).offset) for place, future in asked.items()}
+                return {place.partition: int(future.result(ANSWER_S_MAX).offset) for place, future in requests.items()}
             except (KafkaException, TimeoutError) as error:
                 # A broker that paused for seconds is fenced, and knows no leader epoch until it is registered again.
                 again = isinstance(error, KafkaException) and passes(error.args[0])
@@ -172,15 +172,15 @@ class TopicWatch:
 
     def _write(self, known: dict[str, str]) -> None:
         self._note.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._note.with_suffix(".tmp")
-        with aside.open("wb") as file:
+        temporary = self._note.with_suffix(".tmp")
+        with temporary.open("wb") as file:
             file.write(orjson.dumps(known))
             file.flush()
             os.fsync(file.fileno())  # an empty file after a power failure would stop the next start
-        aside.replace(self._note)
+        temporary.replace(self._note)
         self._known = known
 
 
 def _unanswered(topic: str, error: Exception) -> str:
     text = error.args[0].str() if isinstance(error, KafkaException) else f"no answer in {ANSWER_S_MAX:.0f} s"
-    return f"the brokers of topic {topic} cannot be asked: {text}; see that they are up, and `brokers` and `security`"
+    return f"the brokers of topic {topic} cannot be reached: {text}; see that they are up, and `brokers` and `security`"

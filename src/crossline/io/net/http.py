@@ -55,7 +55,7 @@ class HttpAddress:
         self._lock = threading.Lock()
         self._context: ssl.SSLContext | None = None
 
-    def ask(
+    def request(
         self,
         method: str,
         target: str,
@@ -81,7 +81,7 @@ class HttpAddress:
                 connection = self._connected(deadline)
             connection.line.deadline = deadline
             try:
-                reply, reusable = _asked(connection, method, target, body, given, bytes_max, status_counts)
+                reply, reusable = _exchange(connection, method, target, body, given, bytes_max, status_counts)
             except ConnectionClosedError:
                 connection.close()
                 if fresh:
@@ -155,7 +155,7 @@ class _Connection(http.client.HTTPConnection):
         return not poll.poll(0)
 
 
-def _asked(
+def _exchange(
     connection: _Connection,
     method: str,
     target: str,

@@ -30,8 +30,8 @@ ASIDE = ".tmp"
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 ANSWER_S_MAX = 120.0  # that an answer may take, and more for large files, at
 BYTES_PER_S_MIN = 256 << 10
-TELL_S = 60.0  # between two log lines about an unavailable store
-# As the AWS library names what will not be otherwise however often it is asked.
+LOG_EVERY_S = 60.0  # between two log lines about an unavailable store
+# Errors of the AWS library that no retry changes.
 _FOR_GOOD = re.compile(
     r"\b(ACCESS_DENIED|NO_SUCH_BUCKET|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN_ID|"
     r"UNRECOGNIZED_CLIENT|MISSING_AUTHENTICATION_TOKEN|INVALID_SIGNATURE|INVALID_PARAMETER_VALUE|"
@@ -97,19 +97,19 @@ class LocalFiles:
     def put(self, name: str, data: bytes) -> None:
         """See ``FileStore``."""
         path = self.root / name
-        aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
+        temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}{ASIDE}")
         if not self._made or "/" in name:  # one that was there and is gone is no place to put anything
             path.parent.mkdir(parents=True, exist_ok=True)
         self._made = True
         try:
-            with aside.open("wb") as file:
+            with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
             sync_path(path.parent)  # else a power cut may take the name, and with it the file
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
     def get(self, name: str) -> bytes:
@@ -177,16 +177,16 @@ class ObjectFiles:
     def put(self, name: str, data: bytes) -> None:
         """See ``FileStore``. An object appears once it is complete; elsewhere a temporary file is renamed."""
         path = self._path(name)
-        aside = path if self._place.whole else f"{path}.{uuid.uuid4().hex}{ASIDE}"
+        temporary = path if self._place.whole else f"{path}.{uuid.uuid4().hex}{ASIDE}"
 
         def write() -> None:
             fs = self._place.fs
             if not self._place.whole:
                 fs.create_dir(path.rpartition("/")[0], recursive=True)
-            with fs.open_output_stream(aside) as out:
+            with fs.open_output_stream(temporary) as out:
                 out.write(data)
             if not self._place.whole:
-                fs.move(aside, path)
+                fs.move(temporary, path)
 
         self._tried(lambda: in_time(write, len(data), self._turns), name)
 
@@ -276,7 +276,7 @@ def retry_until_available(
 
     Raises StoppedError once ``stop`` is set, StoreUnavailableError after ``within_s``, and permanent errors at once.
     """
-    began_s, pause_s, told_s = time.monotonic(), PAUSE_S, float("-inf")
+    began_s, pause_s, logged_s = time.monotonic(), PAUSE_S, float("-inf")
     stop = stop or threading.Event()
     while True:
         try:
@@ -287,8 +287,8 @@ def retry_until_available(
                 raise StoppedError(f"stopped while a store was away: {error}") from error
             if within_s is not None and now_s - began_s >= within_s:
                 raise
-            if now_s - told_s >= TELL_S:
-                told_s = now_s
+            if now_s - logged_s >= LOG_EVERY_S:
+                logged_s = now_s
                 log.warning("a store is away; waiting", error=str(error))
             stop.wait(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)

@@ -67,9 +67,9 @@ def _opened(uri: str, environment: Mapping[str, str]) -> StoreLocation:
     if scheme not in _S3 or check_uri(uri) is not None:
         return _by_pyarrow(uri, scheme)
     parts = urlsplit(uri)
-    asked = asked_in(parts.query)
-    endpoint = asked.get(ENDPOINT) or next((environment[name] for name in _ENDPOINTS if environment.get(name)), None)
-    region = asked.get(REGION) or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    query = asked_in(parts.query)
+    endpoint = query.get(ENDPOINT) or next((environment[name] for name in _ENDPOINTS if environment.get(name)), None)
+    region = query.get(REGION) or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     fs = pafs.S3FileSystem(
         endpoint_override=endpoint,
         region=region,

@@ -32,7 +32,7 @@ def encode_delivery(delivery: Delivery) -> bytes:
             "decisions": list(delivery.decisions),
             "checkpoint": delivery.checkpoint,
             "began_ms": delivery.began_ms,
-            "told": [base64.b64encode(each).decode() for each in delivery.told],
+            "told": [base64.b64encode(each).decode() for each in delivery.feature_rows],
         }
     )
 
@@ -46,7 +46,7 @@ def decode_delivery(raw: bytes, where: str) -> Delivery:
         body["dead"] = [DeadLetter(**_whole(each)) for each in body["dead"]]
         body["late"] = [LateRecord(**_whole(each)) for each in body["late"]]
         body["positions"] = [(partition, offset) for partition, offset in body["positions"]]
-        body["told"] = [base64.b64decode(each) for each in body["told"]]
+        body["feature_rows"] = [base64.b64decode(each) for each in body.pop("told")]
         return Delivery(**body)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateError(f"{where}: damaged ({error}); it holds what a sink is to get: restore the file") from None

@@ -15,8 +15,8 @@ from crossline.io.sinks.base import CancellableSink, Delivery, RetryPolicy, Sink
 from crossline.logs import get_logger
 
 SUFFIX = ".json"
-PLACE = "place"  # the file that says whom a folder is for
-TELL_EACH = 1_000  # batches: how far the backlog grows between two log lines
+PLACE = "place"  # the file with the sink that a folder belongs to
+LOG_EVERY = 1_000  # batches: how far the backlog grows between two log lines
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store
 CLOSE_S_MAX = 10.0  # how long an end waits for a sink
@@ -130,7 +130,7 @@ class OutboxSink:
             raise SinkError(
                 f"{self.folder}, {path}: what {self.name} is to get cannot be written: {error.strerror}"
             ) from error
-        if behind % TELL_EACH == 0:
+        if behind % LOG_EVERY == 0:
             log.warning("a sink is behind", sink=self.name, batches=behind)
 
     def backlog(self) -> Backlog:

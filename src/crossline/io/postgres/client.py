@@ -47,10 +47,10 @@ _MENDABLE = {
     "3D000": "create the database",
     "3F000": "create the schema, or let the user create it",
     "42501": "grant the user what it lacks",
-    "42P01": "a table of the store was taken away; restore it",
-    "42703": "a column of the store was renamed or taken away; put it back",
-    "42P10": "a key of the store was taken away; put it back",
-    # What is asked is always the same: whatever else is wrong with it is of the tables.
+    "42P01": "a table of the store was dropped; restore it",
+    "42703": "a column of the store was renamed or dropped; put it back",
+    "42P10": "a key of the store was dropped; put it back",
+    # The statements are always the same: any other error of this class is one of the tables.
     "42": "a table of the store was changed; put back what it had",
     "23": "a constraint that the store does not make was added to a table; take it away",
     "22001": "a column of the store was made narrower; put it back",

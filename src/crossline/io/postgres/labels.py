@@ -10,7 +10,7 @@ from crossline.io.postgres.client import DatabaseAddress, translated_errors
 from crossline.io.postgres.migrate import version_of
 from crossline.io.postgres.text_escapes import escape, unescape
 
-_PIECE = 10_000  # rows that are asked for at once
+_PIECE = 10_000  # rows in one query
 _QUERY = "SELECT stream, record_id, is_fraud, fraud_id FROM labels_now WHERE %s::text[] IS NULL OR stream = ANY(%s)"
 
 

@@ -17,7 +17,7 @@ from crossline.io.postgres.rows import entity
 from crossline.io.postgres.text_escapes import MARK, escape, indexed, unescape, unescape_value
 from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Mark, StoredAlert
 
-_PIECE = 1_000  # rows that are asked for at once
+_PIECE = 1_000  # rows in one query
 
 _NOT_INDEXED = frozenset({"stream", "kind", "severity", "decision"})
 
@@ -189,7 +189,7 @@ class PostgresReader:
         if limit is not None and limit <= _PIECE:
             yield from (row[0] for row in self._all(query, [*values, limit]))
             return
-        # On a connection of its own: other questions may be asked before this one is read to its end.
+        # On a connection of its own: other queries may begin before this one is read to its end.
         with (
             translated_errors(self._place, writing=False),
             self._place.connect() as connection,

@@ -17,7 +17,7 @@ from crossline.io.sinks.base import Delivery
 
 Row = tuple[Any, ...]
 
-# Of tables that have partitions: the column whose month says which.
+# Of partitioned tables: the column whose month selects the partition.
 PARTITIONED = {
     "alerts": "event_time",
     "decisions": "event_time",
@@ -114,8 +114,8 @@ _ESCAPE = "\\"
 def _identity(pipeline: str, table: str, name: Sequence[object]) -> uuid.UUID:
     """The 128-bit identity of an item of a pipeline."""
     # With escapes for all that is not ASCII: no text is beyond it.
-    said = json.dumps([pipeline, table, *name])
-    return uuid.UUID(bytes=hashlib.blake2b(said.encode(), digest_size=16).digest())
+    encoded = json.dumps([pipeline, table, *name])
+    return uuid.UUID(bytes=hashlib.blake2b(encoded.encode(), digest_size=16).digest())
 
 
 def _month(instant: str) -> date:
@@ -133,10 +133,10 @@ def _name(value: Any) -> str | None:
 
 def _json(value: Any) -> str:
     try:
-        said = json_bytes(value)
+        encoded = json_bytes(value)
     except TypeError:  # half a surrogate pair
-        said = _NUL
-    return (json_bytes(escape_value(value)) if _NUL in said or _MARK_BYTES in said else said).decode()
+        encoded = _NUL
+    return (json_bytes(escape_value(value)) if _NUL in encoded or _MARK_BYTES in encoded else encoded).decode()
 
 
 _NUL, _MARK_BYTES = rb"\u0000", MARK.encode()  # as they stand in JSON

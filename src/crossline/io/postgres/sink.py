@@ -60,7 +60,7 @@ class PostgresSink:
         return cls(address_of(settings), pipeline)
 
     def open(self) -> None:
-        """Connect, and bring the tables to this version. A server that is away is asked again at the first delivery.
+        """Connect, and bring the tables to this version. The first delivery retries where no server answers.
 
         Raises StateError where the schema is of a newer crossline or of something else, PermanentError where the server
         does not let us in.

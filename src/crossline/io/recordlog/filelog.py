@@ -26,12 +26,12 @@ GROUP_BYTES_MAX = 4 << 20  # that are synced at once
 class _Call:
     """A call of ``append``; its ``future`` belongs to the caller's event loop."""
 
-    asked: Sequence[SubmittedRecord]
+    records: Sequence[SubmittedRecord]
     future: asyncio.Future[list[LogPosition]]
 
     @property
     def size(self) -> int:
-        return sum(len(each.raw) for each in self.asked)
+        return sum(len(each.raw) for each in self.records)
 
 
 class FileRecordLog:
@@ -85,7 +85,7 @@ class FileRecordLog:
         """
         await self._called(())
 
-    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
+    async def append(self, records: Sequence[SubmittedRecord]) -> list[LogPosition]:
         """Put the records there, in their order; where each stands, once all are on the disk.
 
         A record whose id is there already is not put there again: its place is that of the first. Where the call is
@@ -94,31 +94,31 @@ class FileRecordLog:
         Raises RetryableError where the disk fails: what was written is unknown, and a retry is safe.
         UsageError for a record that is no single line.
         """
-        for each in asked:
+        for each in records:
             if not each.raw or b"\n" in each.raw:
                 raise UsageError(f"record {each.record_id!r}: found {len(each.raw)} bytes, expected JSON in one line")
-        return await self._called(asked) if asked else []
+        return await self._called(records) if records else []
 
     async def close(self) -> None:
-        """Finish what was asked for, and let go of the log; safe to call twice."""
+        """Finish the requested appends and release the log; safe to call twice."""
         self._closed = True
         thread, self._thread = self._thread, None
         if thread is not None:
             self._calls.put(None)
             await asyncio.to_thread(thread.join)
 
-    async def _called(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
+    async def _called(self, records: Sequence[SubmittedRecord]) -> list[LogPosition]:
         if self._closed:
             raise UsageError(f"the log {self._segments.folder} is closed")
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="record-log", daemon=True)
             self._thread.start()
-        call = _Call(asked, asyncio.get_running_loop().create_future())
+        call = _Call(records, asyncio.get_running_loop().create_future())
         self._calls.put(call)
         return await call.future
 
     def _work(self) -> None:
-        """Serve calls, those that have come meanwhile together, until the end is asked for."""
+        """Serve calls, those that have come meanwhile together, until a stop is requested."""
         while (call := self._calls.get()) is not None:
             calls, size, ended = [call], call.size, False
             while size < GROUP_BYTES_MAX and not ended:
@@ -140,15 +140,15 @@ class FileRecordLog:
         result: list[LogPosition] | BaseException
         try:
             self._segments.open()
-            lines = [(each.record_id, each.raw) for call in calls for each in call.asked]
+            lines = [(each.record_id, each.raw) for call in calls for each in call.records]
             spots = self._segments.append(lines) if lines else []
             result = [LogPosition(segment_name(number), at) for number, at in spots]
         except BaseException as error:  # noqa: BLE001 - goes to the callers; the next call may succeed
             result = error
         at = 0
         for call in calls:
-            mine: Any = result if isinstance(result, BaseException) else result[at : at + len(call.asked)]
-            at += len(call.asked)
+            mine: Any = result if isinstance(result, BaseException) else result[at : at + len(call.records)]
+            at += len(call.records)
             with suppress(RuntimeError):  # the event loop of the caller is closed
                 call.future.get_loop().call_soon_threadsafe(_answer, call.future, mine)
 

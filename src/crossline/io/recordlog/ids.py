@@ -75,7 +75,7 @@ class RecordIds:
         self.read_to = (int(file), int(at))
 
     def find(self, ids: Iterable[bytes]) -> dict[bytes, Spot]:
-        """Where those of ``ids`` stand that are known."""
+        """The positions of the known ``ids``."""
         look = self._running().execute
         found = {each: look("SELECT file, at FROM ids WHERE id = ?", (each,)).fetchone() for each in ids}
         return {each: spot for each, spot in found.items() if spot is not None}

@@ -85,7 +85,7 @@ class Segments:
                 raise
 
     def append(self, lines: Sequence[Line]) -> list[Spot]:
-        """Put ``lines`` there; where each stands, once all are on the disk. One whose id is known stays where it is.
+        """Append ``lines``; returns their positions, for a known id the old one, once all are on the disk.
 
         Raises RetryableError where the disk does not take them: some may be there, and are found when they come again.
         """
@@ -212,7 +212,7 @@ class Segments:
             )
         if mine.st_size < self._end:
             raise SourceError(
-                f"{self._name}: {mine.st_size} bytes, expected at least {self._end}: somebody cut it short; put back "
+                f"{self._name}: {mine.st_size} bytes, expected at least {self._end}: it was truncated; put back "
                 "what it had, or start the API again: it then goes on with what stands there"
             )
 
@@ -246,7 +246,7 @@ class Segments:
             os.close(descriptor)
 
     def _note(self, added: dict[bytes, Spot]) -> None:
-        """The index is behind what is acknowledged: the log says what counts."""
+        """The index is behind the acknowledged records: the log is authoritative."""
         self._recent |= added
         self._known_to = (self._number, self._end)
         if len(self._recent) >= _RECENT_MAX:
@@ -342,7 +342,7 @@ class Segments:
 
 
 class _Hold:
-    """One process writes a log. Whoever is forked from it lets go at once, so the hold ends with this process."""
+    """One process writes a log. Its forks close the lock at once, so the lock ends with this process."""
 
     def __init__(self, folder: Path) -> None:
         path = folder / LOCK

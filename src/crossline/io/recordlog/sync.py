@@ -35,7 +35,7 @@ class SyncedEnd:
 
 
 def synced_size(path: str) -> int | None:
-    """How many bytes of a log's file count by now; None: all, where nothing says otherwise, as in a copy of a log."""
+    """How many bytes of a log's file count by now; None: all, where no such bound exists, as in a copy of a log."""
     folder, _, name = path.rpartition("/")
     try:
         with Path(f"{folder}/{SYNCED}").open("rb", buffering=0) as file:

@@ -112,7 +112,7 @@ class KafkaRecordLog:
             known.set_result(place)
             self._keep(record_id, known)
 
-    def put(self, asked: SubmittedRecord) -> asyncio.Future[LogPosition]:
+    def put(self, record: SubmittedRecord) -> asyncio.Future[LogPosition]:
         """Put a record there, behind those that were put before; its place, once it is acknowledged.
 
         Nobody waits for the acknowledgement of others: the client sends what comes meanwhile, and keeps the order. The
@@ -124,10 +124,10 @@ class KafkaRecordLog:
         except UsageError as error:
             mine.set_exception(error)
         else:
-            self._placed(asked).add_done_callback(lambda done: _hand_on(done, mine))
+            self._placed(record).add_done_callback(lambda done: _hand_on(done, mine))
         return mine
 
-    async def append(self, asked: Sequence[SubmittedRecord]) -> list[LogPosition]:
+    async def append(self, record: Sequence[SubmittedRecord]) -> list[LogPosition]:
         """Put the records there, in their order; where each stands, once all are acknowledged.
 
         A record whose id is there already is not put there again: its place is that of the first. Where the call is
@@ -137,7 +137,7 @@ class KafkaRecordLog:
         the same call again is safe. PermanentError where they never will.
         """
         self._begin()
-        waited = [self._placed(each) for each in asked]
+        waited = [self._placed(each) for each in record]
         # What others wait for as well is not cancelled with this call; all are waited for, and the first error raised.
         found = await asyncio.gather(*(asyncio.shield(each) for each in waited), return_exceptions=True)
         for each in found:
@@ -162,14 +162,14 @@ class KafkaRecordLog:
             self._thread = threading.Thread(target=self._poll, name="record-topic", daemon=True)
             self._thread.start()
 
-    def _placed(self, asked: SubmittedRecord) -> asyncio.Future[LogPosition]:
-        known = self._known.get(asked.record_id)
+    def _placed(self, record: SubmittedRecord) -> asyncio.Future[LogPosition]:
+        known = self._known.get(record.record_id)
         if known is not None:
             return known
         loop = asyncio.get_running_loop()
         future: asyncio.Future[LogPosition] = loop.create_future()
-        future.add_done_callback(lambda done: self._forget(asked.record_id, done))
-        self._keep(asked.record_id, future)
+        future.add_done_callback(lambda done: self._forget(record.record_id, done))
+        self._keep(record.record_id, future)
         producer = self._producer
 
         def answered(error: KafkaError | None, message: Message) -> None:
@@ -178,8 +178,8 @@ class KafkaRecordLog:
                 loop.call_soon_threadsafe(self._settle, future, error, place, producer)
 
         try:
-            value, key = asked.raw, self._key_of(asked)
-            producer.produce(self._topic, value, key=key, timestamp=asked.ingest_ms, on_delivery=answered)
+            value, key = record.raw, self._key_of(record)
+            producer.produce(self._topic, value, key=key, timestamp=record.ingest_ms, on_delivery=answered)
         except BufferError:
             future.set_exception(
                 SourceError(f"topic {self._topic}: the brokers take nothing, and the client holds as much as it may")
@@ -188,7 +188,7 @@ class KafkaRecordLog:
             self._replace_where_fatal(error.args[0], producer)
             future.set_exception(sink_error_of(error.args[0], self._topic))
         except (ValueError, TypeError) as error:
-            future.set_exception(UsageError(f"record {asked.record_id!r}: found no JSON of a record: {error}"))
+            future.set_exception(UsageError(f"record {record.record_id!r}: found no JSON of a record: {error}"))
         return future
 
     def _keep(self, record_id: str, future: asyncio.Future[LogPosition]) -> None:
@@ -203,10 +203,10 @@ class KafkaRecordLog:
         if (done.cancelled() or done.exception() is not None) and self._known.get(record_id) is done:
             del self._known[record_id]
 
-    def _key_of(self, asked: SubmittedRecord) -> bytes | None:
-        if isinstance(asked, KeyedSubmission):
-            return asked.key
-        document = orjson.loads(asked.raw)
+    def _key_of(self, record: SubmittedRecord) -> bytes | None:
+        if isinstance(record, KeyedSubmission):
+            return record.key
+        document = orjson.loads(record.raw)
         if not isinstance(document, dict):
             raise TypeError(f"{type(document).__name__} instead of an object")
         return message_key(document, self._key)

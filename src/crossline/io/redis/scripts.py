@@ -77,7 +77,7 @@ LOOKED_THROUGH_EACH = 1_000  # alerts of an entity: what has ended among them is
 # A storm of alerts on one entity must not stop the server for all others: an alert is weighed against the gravest, and
 # all are looked through only where that one goes, or now and then.
 # A correction changes a figure only where it is that of the alert which it corrects, or of none.
-TELL_ALERT = (
+WRITE_ALERT = (
     _STAND
     + """
 local function tell_figure()
@@ -136,7 +136,7 @@ return 1
 )
 # The entities whose gravest action has ended, and that have a lesser one. KEYS: due. ARGV: what the keys of entities
 # and of standings begin with, the most that are looked at.
-TELL_DUE = (
+WRITE_DUE = (
     _STAND
     + """
 for _, entity in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now_ms, 'LIMIT', 0, ARGV[3])) do
@@ -147,7 +147,7 @@ return 1
 )
 # A decision that was revised, for an alert that it rests on. KEYS: entity, standing, due. ARGV: KEY, the alert whose
 # standing it is, rank, score, status, decision's id, its policy's version, its revision.
-TELL_REVISED = (
+WRITE_REVISED = (
     _STAND
     + """
 local known = redis.call('HGET', KEYS[2], ARGV[2])
@@ -164,7 +164,7 @@ return 1
 )
 # A decision: the newest of its record stays, whichever comes last. KEYS: decision. ARGV: JSON, revision, seconds.
 # The policy's version goes before the number of the revision: a new one decides about a record anew.
-TELL_DECISION = """
+WRITE_DECISION = """
 local known = redis.call('GET', KEYS[1])
 if known then
   local was = cjson.decode(known)

@@ -20,7 +20,7 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.io.redis.connections import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.keys import RANKS, entity, part
-from crossline.io.redis.scripts import TELL_ALERT, TELL_DECISION, TELL_DUE, TELL_REVISED
+from crossline.io.redis.scripts import WRITE_ALERT, WRITE_DECISION, WRITE_DUE, WRITE_REVISED
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.settings.redis import RedisSettings
 
@@ -74,7 +74,7 @@ class RedisSink:
         """Send what Redis does not have yet. Raises SinkError where the server is unreachable."""
         if self._client is None:
             raise PermanentError("the sink is not open")
-        texts = (TELL_DUE, TELL_ALERT, TELL_REVISED, TELL_DECISION)
+        texts = (WRITE_DUE, WRITE_ALERT, WRITE_REVISED, WRITE_DECISION)
         try:
             calls = self._calls(delivery, self._entities(self._client, delivery))
             scripts = {text: self._client.register_script(text) for text in texts}
@@ -107,16 +107,16 @@ class RedisSink:
         """By id of an alert, its entity: of the alerts that revised decisions rest on, as far as they are known."""
         found = {str(each["alert_id"]): entity(each["key"]) for each in delivery.alerts}
         revised = [decision for decision in delivery.decisions if decision["revision"]]
-        asked = sorted({each for decision in revised for each in _rests_on(decision)} - found.keys())
-        for at in range(0, len(asked), CHUNK):
-            mine = asked[at : at + CHUNK]
+        missing = sorted({each for decision in revised for each in _rests_on(decision)} - found.keys())
+        for at in range(0, len(missing), CHUNK):
+            mine = missing[at : at + CHUNK]
             values: Any = client.mget([self._key("alert", each) for each in mine])
             found |= {each: entity(orjson.loads(raw)["key"]) for each, raw in zip(mine, values, strict=True) if raw}
         return found
 
     def _calls(self, delivery: Delivery, entities: Mapping[str, str]) -> Iterator[Call]:
         starts: list[str | bytes | int] = [self._key("entity", ""), self._key("standing", ""), DUE_MAX]
-        yield TELL_DUE, [self._key("due")], starts
+        yield WRITE_DUE, [self._key("due")], starts
         now = format_instant(self._clock_ms())
         last: dict[tuple[Any, ...], Mapping[str, Any]] = {}
         for each in sorted(delivery.decisions, key=lambda each: int(each["revision"])):
@@ -133,7 +133,7 @@ class RedisSink:
 
     def _revision(self, decision: Mapping[str, Any], alert_id: str, key: str) -> Call:
         keys: list[str | bytes] = [self._key("entity", key), self._key("standing", key), self._key("due")]
-        return TELL_REVISED, keys, [key, alert_id, *_status(decision)]
+        return WRITE_REVISED, keys, [key, alert_id, *_status(decision)]
 
     def _alert(self, alert: Mapping[str, Any], decision: Mapping[str, Any] | None) -> Call:
         settings, key = self._settings, entity(alert["key"])
@@ -166,7 +166,7 @@ class RedisSink:
             b"" if gone or alert["value"] is None else _figure(alert),
             *(status, which, policy, revision),
         ]
-        return TELL_ALERT, keys, arguments
+        return WRITE_ALERT, keys, arguments
 
     def _decision(self, decision: Mapping[str, Any]) -> Call:
         place: Sequence[str] = (part(decision["stream"]), part(str(decision["record_id"])))
@@ -176,7 +176,7 @@ class RedisSink:
             decision["revision"],
             _seconds(self._settings.known),
         ]
-        return TELL_DECISION, [self._key("decision", *place)], arguments
+        return WRITE_DECISION, [self._key("decision", *place)], arguments
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._prefix, *parts))

@@ -28,10 +28,10 @@ class AvroDecoder:
         """The record in ``raw``."""
         number = schema_id(raw)
         if number is not None and number not in self._schemas:
-            self._schemas[number] = self._asked(number)
+            self._schemas[number] = self._fetched(number)
         return document(self._schemas, raw)
 
-    def _asked(self, number: int) -> Node | str:
+    def _fetched(self, number: int) -> Node | str:
         kept = self._store.kept(number)
         if kept is not None or self._away:
             return kept or ""

@@ -53,7 +53,7 @@ class RegistryClient:
         Raises UnknownSchemaError where there is none, SourceError where no registry answers, PermanentError where the
         registry refuses the credentials.
         """
-        found = self._ask("GET", f"/schemas/ids/{number}")
+        found = self._request("GET", f"/schemas/ids/{number}")
         kind = found.get("schemaType") or "AVRO"
         if kind != "AVRO":
             return SchemaAnswer(refused=f"schema {number} of the registry is one of {kind}, expected one of Avro")
@@ -65,7 +65,7 @@ class RegistryClient:
         return SchemaAnswer((*texts.values(), str(found["schema"])))
 
     def _referred(self, references: Any, texts: dict[tuple[str, int], str], met: set[tuple[str, int]]) -> None:
-        """The texts of what is referred to, each behind those that it refers to itself."""
+        """The texts of referenced schemas; each follows its own references."""
         for each in references:
             place = str(each["subject"]), int(each["version"])
             if place in met:
@@ -73,31 +73,31 @@ class RegistryClient:
             met.add(place)
             if len(met) > REFERENCES_MAX:
                 raise UnknownSchemaError
-            found = self._ask("GET", f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true")
+            found = self._request("GET", f"/subjects/{quote(place[0], safe='')}/versions/{place[1]}?deleted=true")
             self._referred(found.get("references") or (), texts, met)
             texts[place] = str(found["schema"])
 
     def latest(self, subject: str) -> int:
         """The number of the newest schema under a name. Raises as ``schema`` does."""
-        found = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
+        found = self._request("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
         return int(found["id"])
 
     def register(self, subject: str, text: str) -> int:
         """The number of a schema, which is put there where it is not yet. Raises as ``schema`` does."""
-        found = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})
+        found = self._request("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": text})
         return int(found["id"])
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """The answer of the first registry that has one."""
-        said: list[str] = []
+        failures: list[str] = []
         for url in self.urls:
             try:
-                return self._ask_one(url, method, path, body)
+                return self._request_one(url, method, path, body)
             except SourceError as error:
-                said.append(str(error))
-        raise SourceError("; ".join(said))
+                failures.append(str(error))
+        raise SourceError("; ".join(failures))
 
-    def _ask_one(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    def _request_one(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> Mapping[str, Any]:
         try:
             status, raw = self._exchange(url, method, path, body)
         except OSError as error:
@@ -115,12 +115,12 @@ class RegistryClient:
         raise SourceError(text)
 
     def _exchange(self, url: str, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        """Status and body; all of it is there within ``answer_s_max``, or the next address is asked."""
+        """Status and body; all of it is there within ``answer_s_max``, or the next address is tried."""
         sent = None if body is None else json.dumps(body).encode()
         target = f"{urlsplit(url).path.rstrip('/')}{path}"
         address, deadline = HttpAddress(url, self.ca_file, kept_max=0), Deadline(self.answer_s_max)
         headers = self._headers()
-        reply = address.ask(method, target, deadline, body=sent, headers=headers, bytes_max=BODY_BYTES_MAX)
+        reply = address.request(method, target, deadline, body=sent, headers=headers, bytes_max=BODY_BYTES_MAX)
         if not reply.whole:
             raise SourceError(f"the registry at {url} answers with more than {BODY_BYTES_MAX} bytes to {path}")
         return reply.status, reply.body

@@ -2,7 +2,7 @@
 
 A number never means another schema, so what was found is kept in a folder that all tasks share, and a restart or a
 second look needs no registry. That a number is *not* known is true of a moment: it is noted for the batch in which it
-was found out, so that this batch is the same when it is run again, and asked anew in the next.
+was found out, so that this batch is the same when it is run again. The next batch requests it again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from crossline.settings.registry import RegistrySettings
 
 log = get_logger(__name__)
 
-# A registry of several may hear of a new schema a moment after the one that took it.
-ASK_AGAIN_S = (0.2, 1.0)
-ASK_AGAIN_MAX = 16  # numbers at once: more of them are no schemas, but bytes that look like their numbers
+# A registry of several may see a new schema a moment after the one that stored it.
+RETRY_S = (0.2, 1.0)
+RETRY_IDS_MAX = 16  # numbers at once: more of them are no schemas, but bytes that look like their numbers
 DOUBTED_MAX = 100  # so many in the life of a process: who sends ever other numbers slows no batch for ever
 PAUSE_S, PAUSE_S_MAX = 0.2, 10.0
 HURRIED_S_MAX = 3.0
@@ -58,7 +58,7 @@ class SchemaStore:
     def of(cls, settings: RegistrySettings, folder: str, environment: Mapping[str, str]) -> Self:
         """The store of a source.
 
-        Raises PermanentError where the password, or the certificates, are not where they are said to be.
+        Raises PermanentError where the password, or the certificates, are not where the settings say.
         """
         if settings.ca_file is not None and not Path(settings.ca_file).is_file():
             raise PermanentError(
@@ -79,17 +79,17 @@ class SchemaStore:
         where it does not let us ask.
         """
         found: dict[int, Node | str] = {}
-        asked: list[int] = []
+        unknown: list[int] = []
         noted: set[int] | None = None
         for number in sorted(set(numbers)):
             known = self.kept(number)
             if known is None and number > 0:
                 noted = self._noted(batch_id) if noted is None else noted
                 if number not in noted:
-                    asked.append(number)
+                    unknown.append(number)
             found[number] = known or _no_such(number)
-        if asked:
-            found |= self._fetched(asked, batch_id)
+        if unknown:
+            found |= self._fetched(unknown, batch_id)
         return found
 
     def looked_up(self, number: int) -> Node | str:
@@ -107,7 +107,7 @@ class SchemaStore:
             try:
                 body = json.loads(self._stored(lambda files: files.get(_file(number))))
                 answer = SchemaAnswer(tuple(body["texts"]), body["refused"])
-            except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is asked for again
+            except (FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is fetched again
                 return None
             _known[place] = _read(number, answer)
         return _known[place]
@@ -126,13 +126,13 @@ class SchemaStore:
             raise SourceError(str(error)) from error
 
     def _fetched(self, numbers: list[int], batch_id: int) -> dict[int, Node | str]:
-        """Ask for numbers; those that are new and not known at first are asked for again, all together."""
-        left = [number for number in numbers if not self._ask(number)]
+        """Fetch numbers; those that are new and not known at first are fetched again, all together."""
+        left = [number for number in numbers if not self._fetch(number)]
         fresh = [number for number in left if self._place(number) not in _unknown]
-        patience = 0 < len(fresh) <= ASK_AGAIN_MAX and len(_unknown) < DOUBTED_MAX
-        for pause_s in ASK_AGAIN_S if patience else ():
+        patience = 0 < len(fresh) <= RETRY_IDS_MAX and len(_unknown) < DOUBTED_MAX
+        for pause_s in RETRY_S if patience else ():
             time.sleep(pause_s)
-            left = [number for number in left if not self._ask(number)]
+            left = [number for number in left if not self._fetch(number)]
         if left:
             self._note(batch_id, left)
             if len(_unknown) > UNKNOWN_KEPT_MAX:
@@ -141,7 +141,7 @@ class SchemaStore:
             log.warning("the registry knows no such schemas; their records are dead letters", schemas=left[:10])
         return {number: self.kept(number) or _no_such(number) for number in numbers}
 
-    def _ask(self, number: int) -> bool:
+    def _fetch(self, number: int) -> bool:
         """Whether the registry knows ``number``, which is kept then."""
         answer = self._held(lambda: self._answer(number), number)
         if answer is None:
@@ -158,15 +158,15 @@ class SchemaStore:
         except (KeyError, TypeError, ValueError) as error:
             raise SourceError(f"the registry's answer about schema {number} cannot be read: {error!r}") from error
 
-    def _held(self, ask: Callable[[], SchemaAnswer | None], number: int) -> SchemaAnswer | None:
-        """``ask`` until there is an answer; the batch waits as long as that takes, and its task can be ended."""
+    def _held(self, fetch: Callable[[], SchemaAnswer | None], number: int) -> SchemaAnswer | None:
+        """``fetch`` until there is an answer; the batch waits as long as that takes, and its task can be ended."""
         return Retrying(
             retry=retry_if_exception_type(SourceError),
             wait=wait_random_exponential(PAUSE_S, PAUSE_S_MAX),
             stop=stop_never if self.patient else stop_after_attempt(1),
             before_sleep=_log_retry(number),
             reraise=True,
-        )(ask)
+        )(fetch)
 
     def _noted(self, batch_id: int) -> set[int]:
         """All that tasks noted for the batch, each in a file of its own."""

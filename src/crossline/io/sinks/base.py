@@ -59,10 +59,10 @@ class LateRecord:
 class Delivery:
     """The output of one batch of ``pipeline``.
 
-    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its
-    own delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all.
-    ``figures`` describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch;
-    equal events are one event. ``decisions`` are as they leave, one a record at most. ``told``: feature rows,
+    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its own
+    delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all. ``figures``
+    describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch; equal events
+    are one event. ``decisions`` are complete JSON values, at most one for each record. ``feature_rows``: feature rows,
     where the pipeline writes them to a table. Within one ``checkpoint`` ("" where there is none) a ``batch_id`` stands
     for the same records at every attempt. It was planned at ``began_ms``, unless an older checkpoint was restored.
     """
@@ -76,7 +76,7 @@ class Delivery:
     rule_events: Sequence[Mapping[str, Any]] = ()
     positions: Sequence[tuple[str, int]] = ()
     decisions: Sequence[Mapping[str, Any]] = ()
-    told: Sequence[bytes] = ()
+    feature_rows: Sequence[bytes] = ()
     checkpoint: str = ""
     began_ms: int = 0
 
@@ -151,13 +151,13 @@ def register_sink(kind: str, settings: type[Settings], place: str) -> None:
     Raises UsageError where another sink has the kind.
     """
     if (_PLACES.get(kind, place), SINKS.get(kind, settings)) != (place, settings):
-        raise UsageError(f"sink kind {kind!r} is taken by {_PLACES[kind]}; choose another name")
+        raise UsageError(f"sink kind {kind!r} is registered by {_PLACES[kind]}; choose another name")
     _PLACES[kind] = place
     SINKS[kind] = settings
 
 
 def build_sink(settings: Settings | Mapping[str, Any], pipeline: str) -> Sink:
-    """The sink that an item of ``sinks:`` describes, not yet open; relative paths start where the process stands.
+    """The sink of an item of ``sinks:``, not yet open. Relative paths start at the working directory.
 
     Raises UsageError with all that is wrong in it; an unknown kind is answered with the nearest one.
     """
@@ -225,16 +225,16 @@ def deliver_all(
 ) -> None:
     """Deliver to all sinks, and hold the batch until each of them has it.
 
-    A sink that is slow, unreachable or broken delays the others by TURN_S at most. A sink that has the batch is not
-    called again for it. Raises a sink's error where it is permanent, where ``attempts_max``
-    is used up, or where ``stop`` was set meanwhile: the batch is then not done, and must be delivered again. Every
-    other sink was called at least once by then, in the first two cases for another ``grace_ms``; what it raised is
-    logged. ``watch`` gets each failed attempt, and each sink that has the batch.
+    A slow, unreachable or broken sink delays the others by TURN_S at most. A sink that has the batch is not called
+    again for it. Raises a sink's error where it is permanent, where ``attempts_max`` is used up, or where ``stop`` was
+    set. The batch is then not done and must be delivered again. Every other sink was called at least once; after a
+    permanent error or the last attempt it is retried for another ``grace_ms``. Its errors are logged. ``watch`` gets
+    each failed attempt, and each sink that has the batch.
     """
     policy = policy or RetryPolicy()
     stop = stop or threading.Event()
     if len(sinks) == 1:
-        _until_taken(sinks[0], delivery, policy, stop, watch)
+        _until_delivered(sinks[0], delivery, policy, stop, watch)
     elif sinks:
         _to_many(sinks, delivery, policy, stop, watch)
 
@@ -250,7 +250,7 @@ def _to_many(
             # Those that wait for others first. Those that work here have turns: at once they would only work slower.
             for number in sorted(range(len(sinks)), key=lambda n: not isinstance(sinks[n], CancellableSink)):
                 call = calls[number] = pool.submit(
-                    copy_context().run, _until_taken, sinks[number], delivery, policy, ending, watch
+                    copy_context().run, _until_delivered, sinks[number], delivery, policy, ending, watch
                 )
                 if not isinstance(sinks[number], CancellableSink):
                     wait([call], TURN_S)
@@ -273,7 +273,7 @@ def _to_many(
     raise failed[0][1]
 
 
-def _until_taken(
+def _until_delivered(
     sink: Sink, delivery: Delivery, policy: RetryPolicy, stop: threading.Event, watch: SinkWatch | None
 ) -> None:
     begun_s = time.monotonic()
@@ -293,7 +293,7 @@ def _until_taken(
 
 
 class _Pause:
-    """Seconds to wait: exponential with jitter, and no less than the sink asked for."""
+    """Seconds to wait: exponential with jitter, and no less than the sink requested."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self.policy = policy
@@ -302,10 +302,10 @@ class _Pause:
         ceiling_ms = min(self.policy.max_ms, self.policy.initial_ms << min(state.attempt_number - 1, 30))
         # Half fixed, half drawn: many pipelines before one sink do not come back at the same instant.
         pause_ms = ceiling_ms * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-        return max(pause_ms, _asked_ms(state)) / 1000
+        return max(pause_ms, _requested_ms(state)) / 1000
 
 
-def _asked_ms(state: RetryCallState) -> int:
+def _requested_ms(state: RetryCallState) -> int:
     error = state.outcome.exception() if state.outcome else None
     return (error.retry_after_ms or 0) if isinstance(error, RetryableError) else 0
 

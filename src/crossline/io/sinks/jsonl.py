@@ -18,7 +18,7 @@ from crossline.settings import sinks as config_sinks
 
 
 class JsonlSink:
-    """Appends the alerts, and dead letters and decisions where asked to, to files of JSON lines.
+    """Appends the alerts, and dead letters and decisions where configured, to files of JSON lines.
 
     Guarantee: each alert once, over kills, redeliveries and new checkpoints, since lines are known by their ids (see
     OnceFile). A reader that follows the file never sees a line disappear.
@@ -47,11 +47,11 @@ class JsonlSink:
     @classmethod
     def from_settings(cls, settings: config_sinks.JsonlSettings, pipeline: str) -> Self:
         """The files that ``settings`` name; raises UsageError where two of them are one."""
-        taken = {Path(settings.path): "path"}
+        used = {Path(settings.path): "path"}
         for name, what in (("dead_letters", "dead letters"), ("decisions", "decisions")):
             path = getattr(settings, name)
-            if path is not None and taken.setdefault(Path(path), name) != name:
-                other = taken[Path(path)]
+            if path is not None and used.setdefault(Path(path), name) != name:
+                other = used[Path(path)]
                 raise UsageError(f"{other} and {name} of a jsonl sink are both {path}; give {what} a file of their own")
         named = (settings.dead_letters, settings.decisions)
         dead, decisions = (Path(each) if each is not None else None for each in named)

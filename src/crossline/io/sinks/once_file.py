@@ -32,10 +32,10 @@ log = get_logger(__name__)
 class OnceFile:
     """Lines in ``path``, each once by its ``identity`` (16 bytes), whichever batch it comes in, over kills and starts.
 
-    The file says what stands there. ``.ids`` beside it holds the ids of its lines, so that they need not be read again
+    The file is authoritative. ``.ids`` beside it holds the ids of its lines, so that they need not be read again
     at each start nor held in memory: about 30 bytes a line. What the index does not have yet is read from the file; one
     that is missing, damaged, or of another file is made again, in ten to twenty seconds for a million lines. ``.state``
-    says which pipeline the file belongs to, and is there before the first line.
+    has the name of the pipeline that owns the file, and is there before the first line.
 
     A line torn by a kill or a full disk has no end of line, and is cut off before the next one is written. Lines are
     synced before ``append`` returns, also those that an attempt or a process before it wrote. The file is held open:

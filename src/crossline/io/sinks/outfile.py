@@ -129,7 +129,7 @@ def _spare(path: Path, target: Path, status: os.stat_result, inputs: Iterable[Pa
         if target.name.endswith(suffix) and state.exists():
             raise UsageError(f"{path} is the file of a pipeline's sink ({state.name} is beside it); name another")
     if target.suffix == STATE_SUFFIX and _begins(target, _OWNERSHIP):
-        raise UsageError(f"{path} is the file of a pipeline's sink: it says whose the lines are; name another")
+        raise UsageError(f"{path} is the file of a pipeline's sink: it records who owns the lines; name another")
     if not os.access(target, os.W_OK):
         raise UsageError(f"{path} cannot be written: its permissions do not allow it")
     if any(_begins(target.with_name(target.name.removesuffix(log)), _DATABASE) for log in ("", *_LOGS)):

@@ -46,7 +46,7 @@ def labels_of(place: str, streams: Collection[str] | None) -> Iterator[Mapping[s
 
 
 def store_of(config: PipelineConfig) -> Store | None:
-    """The store that the first sink of a pipeline writes that is one; None without such a sink."""
+    """The store of the first sink of a pipeline that writes one; None without such a sink."""
     for sink in config.sinks:
         if sink.kind == "sqlite":
             return open_store(str(Path(sink.path)))

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class AlertFilter:
-    """Which alerts to read; None or empty is all of them. In event time: ``since_ms`` <= time < ``until_ms``.
+    """A filter of alerts; None or empty is all of them. In event time: ``since_ms`` <= time < ``until_ms``.
 
-    ``key``: field -> value as text, all of which the alert's key must have. ``corrects``: of what alert, by its id.
-    ``batches``: of which pipeline, from which batch to which. ``version``: of which version of the rule.
+    ``key``: field -> value as text; the alert's key must have all of them. ``corrects``: corrections of the alert with
+    this id. ``batches``: a pipeline, its first and its last batch. ``version``: the version of the rule.
     """
 
     rule_id: str | None = None
@@ -29,9 +29,9 @@ class AlertFilter:
 
 @dataclass(frozen=True, slots=True)
 class DecisionFilter:
-    """Which decisions to read, revisions among them; None is all of them. Times as in ``AlertFilter``.
+    """A filter of decisions and revisions; None is all of them. Times as in ``AlertFilter``.
 
-    ``but_allowed``: none that allow. ``batches`` as there.
+    ``but_allowed``: without decisions to allow. ``batches`` as in ``AlertFilter``.
     """
 
     decision: str | None = None
@@ -60,9 +60,9 @@ class StoredAlert:
 
 
 class Store(Protocol):
-    """What was delivered, in the order in which it was. It may be read while a pipeline writes.
+    """The deliveries of pipelines, in order. It may be read while a pipeline writes.
 
-    ``name`` says where it is, without secrets; ``files``: what must not be written over while it is read.
+    ``name`` is its location, without secrets; ``files``: what must not be written over while it is read.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Store(Protocol):
     def alerts_before(self, which: AlertFilter, before: Mark | None, limit: int) -> list[tuple[Mark, dict[str, Any]]]:
         """The first ``limit`` alerts before a mark, the latest first; None: from the latest on.
 
-        What is delivered meanwhile neither repeats nor hides any that was there.
+        Later deliveries neither repeat nor hide alerts between two calls.
         """
         ...
 
@@ -106,15 +106,15 @@ class Store(Protocol):
         ...
 
     def find_decisions(self, name: str, limit: int = 10) -> list[dict[str, Any]]:
-        """Decisions whose id starts with ``name``, and those on the record whose id it is; at most ``limit``."""
+        """Decisions whose id starts with ``name``, and on the record with this id; at most ``limit``."""
         ...
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
-        """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
+        """A version of a rule as ``pipeline`` applied it; None where the store does not have it."""
         ...
 
     def refused(self, pipeline: str, stream: str, record_ids: Collection[str]) -> set[tuple[str, int]]:
-        """Partitions and offsets of records of ``stream`` with these ids that were refused, or came too late."""
+        """Partitions and offsets of the dead letters and late records of ``stream`` with these ids."""
         ...
 
     def rule_ids(self) -> list[str]:
@@ -148,5 +148,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release all resources."""
         ...

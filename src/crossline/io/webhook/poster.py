@@ -18,7 +18,7 @@ from crossline.settings.webhook import PostingSettings
 
 AFTER_MS_MAX = 3_600_000  # that an address may ask for
 _BUSY = {429, 503}  # of the whole address, not of one message
-_NOBODY = {502, 504}  # of what stands before the address
+_UNREACHABLE = {502, 504}  # of what stands before the address
 _NEVER = {400, 413, 422}  # of what is in the message: the next attempt has the same
 _OK, _OK_END = 200, 300
 _REASON_MAX = 300  # bytes of a response in an error text
@@ -76,7 +76,7 @@ class Poster:
             HEADER: signature(self._key, body, self._clock_ms() // 1_000),
         }
         try:
-            reply = self._ask("POST", body, headers)
+            reply = self._request("POST", body, headers)
         except NoAnswerError:
             return self._unanswered(name, f"no answer in {self._settings.timeout} ms"), False
         except ConnectionClosedError as error:
@@ -91,22 +91,22 @@ class Poster:
     def _unanswered(self, name: str, why: str) -> str:
         """Why the message is rejected, where the address answers other requests. Raises SinkError where it does not."""
         if self._stop.is_set():
-            raise SinkError(f"stopped before {name} was taken: {why}")
+            raise SinkError(f"stopped before {name} was accepted: {why}")
         try:
-            reply = self._ask("OPTIONS")
+            reply = self._request("OPTIONS")
         except (NoAnswerError, ConnectionClosedError):
             raise SinkError(f"{self.where} does not answer: {why}") from None
-        if reply.status in _BUSY | _NOBODY:
+        if reply.status in _BUSY | _UNREACHABLE:
             raise SinkError(f"{self.where} does not answer: {why}; then {reply.status}")
         return why
 
-    def _ask(self, method: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
+    def _request(self, method: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Reply:
         if self._address is None:
             raise PermanentError("the address is not open")
         deadline = Deadline(self._settings.timeout / 1_000, self._stop)
-        ask = partial(self._address.ask, bytes_max=_WHOLE_MAX, status_counts=True)
+        request = partial(self._address.request, bytes_max=_WHOLE_MAX, status_counts=True)
         try:
-            return ask(method, self._target, deadline, body=body, headers=headers)
+            return request(method, self._target, deadline, body=body, headers=headers)
         except UnreachableError as error:
             raise SinkError(f"{self.where} cannot be reached: {error}") from None
 

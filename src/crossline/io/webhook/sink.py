@@ -36,7 +36,7 @@ class WebhookMessage:
 
 
 class WebhookSink:
-    """Posts each alert, and decisions where asked to, with its id in ``Idempotency-Key``.
+    """Posts each alert, and decisions where configured, with its id in ``Idempotency-Key``.
 
     Guarantee: at least once, under one id, those of one entity (of decisions: of one record) in their order. What the
     address accepted is not posted again by this process; after a kill the batch is posted again as a whole. While the
@@ -127,7 +127,7 @@ class WebhookSink:
                 return
             pause_ms = min(PAUSE_MS_MAX, PAUSE_MS << min(count - 1, 20)) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
             if self._stop.wait(pause_ms / 1_000):
-                raise SinkError(f"stopped before {message.name} was taken: {refused}")
+                raise SinkError(f"stopped before {message.name} was accepted: {refused}")
 
     def _park(self, message: WebhookMessage, why: str, attempts: int) -> None:
         log.error("a message is parked", file=self._settings.parked, name=message.name, why=why, attempts=attempts)

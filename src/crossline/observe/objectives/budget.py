@@ -1,6 +1,6 @@
 """Whether an objective is kept, what is left of its error budget, how fast it burns. Counts in, verdicts out.
 
-The terms, and the four pairs of windows that wake somebody, are those of Google's Site Reliability Workbook, chapter 5,
+The terms, and the four pairs of windows for alerts, are those of Google's Site Reliability Workbook, chapter 5,
 "Alerting on SLOs" (the sixth way there: several windows, several burn rates).
 """
 
@@ -30,7 +30,7 @@ class WindowVerdict:
     """How an objective did within a window of ``minutes``.
 
     ``share``: of good; None where nothing was counted. ``unknown``: minutes of which nothing is known; they are
-    neither good nor bad. ``kept``: None where that cannot be said: nothing was counted, or less than half of the window
+    neither good nor bad. ``kept``: None where that is unknown: nothing was counted, or less than half of the window
     is known and what is known is good. ``budget_left``: 1 untouched, 0 used up, less where more failed than may.
     ``burn_rate``: 1 uses the budget up in just the window.
     """
@@ -95,7 +95,7 @@ PAIRS = (
 
 
 def burns(pair: WindowPair, long: WindowVerdict, short: WindowVerdict) -> bool:
-    """Whether the budget burns as fast as ``pair`` says, by what is known."""
+    """Whether the budget burns at the rate of ``pair`` or faster, by what is known."""
     rates = (long.burn_rate, short.burn_rate)
     return all(each is not None and each > pair.factor for each in rates)
 

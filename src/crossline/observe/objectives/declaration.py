@@ -34,7 +34,7 @@ class Objective:
     """A promise: of what is counted, at least ``target`` is good.
 
     ``name``: as in the file. ``unit``: what is counted. ``limit``: the bound of good, in ms or as a share; None:
-    nothing but the event itself. ``said``: all of it as text, such as ``99 % of alerts within 250ms``. ``held``: by
+    nothing but the event itself. ``promise``: all of it as text, such as ``99 % of alerts within 250ms``. ``held``: by
     marks counts made under another limit. ``measure``: what the limit is of: ``ms``, or a
     ``share``; empty where there is none.
     """
@@ -44,7 +44,7 @@ class Objective:
     unit: str
     target: Fraction
     limit: Fraction | None
-    said: str
+    promise: str
     held: str
     measure: Literal["ms", "share", ""]
 

@@ -24,7 +24,7 @@ def percent(share: float) -> str:
 def share_text(window: Mapping[str, Any]) -> str:
     """How much was good in a window, and whether that keeps the promise.
 
-    >>> share_said({"share": 0.9994, "kept": False})
+    >>> share_text({"share": 0.9994, "kept": False})
     '99.94 %, missed'
     """
     share, kept = window["share"], window["kept"]
@@ -36,9 +36,9 @@ def share_text(window: Mapping[str, Any]) -> str:
 def value_text(objective: Mapping[str, Any], window: Mapping[str, Any]) -> str:
     """The value at the percentile that is promised; empty where there is none.
 
-    >>> value_said({"measure": "ms"}, {"value": 212.4}), value_said({"measure": "ms"}, {"value": 90_500.0})
+    >>> value_text({"measure": "ms"}, {"value": 212.4}), value_text({"measure": "ms"}, {"value": 90_500.0})
     ('212 ms', '90.5 s')
-    >>> value_said({"measure": "share"}, {"value": 0.0831}), value_said({"measure": "ms"}, {"value": None})
+    >>> value_text({"measure": "share"}, {"value": 0.0831}), value_text({"measure": "ms"}, {"value": None})
     ('8.31 %', '')
     """
     value = window["value"]
@@ -52,7 +52,7 @@ def value_text(objective: Mapping[str, Any], window: Mapping[str, Any]) -> str:
 def percentile_text(objective: Mapping[str, Any]) -> str:
     """What the value is of.
 
-    >>> percentile_said({"target": 0.999})
+    >>> percentile_text({"target": 0.999})
     'p99.9'
     """
     return f"p{100 * objective['target']:g}"
@@ -69,7 +69,7 @@ def budget_text(window: Mapping[str, Any]) -> str:
 def unknown_text(window: Mapping[str, Any]) -> str:
     """For how long nothing is known, in days, hours and minutes.
 
-    >>> unknown_said({"unknown_minutes": 1_505})
+    >>> unknown_text({"unknown_minutes": 1_505})
     '1 d 1 h 5 min'
     """
     minutes = window["unknown_minutes"]

@@ -30,12 +30,12 @@ class ObjectiveCollector:
     def collect(self) -> Iterator[Metric]:
         """All families."""
         labels = ["pipeline", "objective"]
-        for name, said, counted in (
+        for name, help_text, counted in (
             (EVENTS, "What an objective is about: alerts, answers, seconds, minutes, requests.", self._recorder.events),
             (BAD, "Those that did not keep it.", self._recorder.bad),
         ):
             values = {(self._pipeline, objective): count for objective, count in counted.copy().items()}
-            yield metric_counter(name, said, labels, values)
+            yield metric_counter(name, help_text, labels, values)
         yield from self._standing(labels)
 
     def _standing(self, labels: list[str]) -> Iterator[Metric]:

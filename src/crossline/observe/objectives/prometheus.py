@@ -46,7 +46,7 @@ def _alert(pipeline: str, objective: Objective, severity: str) -> dict[str, Any]
         "labels": {"severity": severity, "objective": objective.name},
         "annotations": {
             "summary": f"{objective.label} of {pipeline}: at this pace {spent} of the 30 days' error budget is used up",
-            "do": f"Promised: {objective.said}. crossline slo says what is left of the budget.",
+            "do": f"Promised: {objective.promise}. crossline slo shows what is left of the budget.",
         },
     }
 

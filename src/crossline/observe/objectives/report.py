@@ -21,7 +21,7 @@ _SPANS = frozenset({*WINDOWS.values(), *(minutes for pair in PAIRS for minutes i
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveStatus:
-    """How an objective stands: what each span says, and the value at its percentile by window.
+    """How an objective stands: the verdict of each span, and the value at its percentile by window.
 
     ``values``: in the unit of its limit; None where nothing came, or not all that came was measured.
     """
@@ -74,7 +74,7 @@ def _as_json(found: ObjectiveStatus, end: int) -> dict[str, Any]:
     return {
         "name": objective.name,
         "label": objective.label,
-        "promise": objective.said,
+        "promise": objective.promise,
         "unit": objective.unit,
         "target": _number(objective.target),
         "limit": _number(objective.limit),

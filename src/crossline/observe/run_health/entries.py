@@ -128,7 +128,7 @@ def _latency(slo: SloSettings, seen: Scrape | None, history: RunHistory) -> RunF
 
 
 def _quantile(seen: Scrape, share: float) -> float | None:
-    """In ms, over all streams, as Prometheus has it: within a bucket values are taken to be spread evenly.
+    """In ms, over all streams, as Prometheus has it: within a bucket values are assumed to be spread evenly.
 
     A value above the last bound is reported as that bound.
     """
@@ -194,12 +194,12 @@ def sinks_of(seen: Scrape) -> Iterator[dict[str, Any]]:
     """Each sink: whether it takes batches, since when not, what it lacks, how long it takes."""
     behind_s, retries = seen.by("sink", "sink_behind_seconds"), seen.by("sink", "sink_retries_total")
     backlog, age_s = seen.by("sink", "sink_backlog_batches"), seen.by("sink", "sink_backlog_seconds")
-    spent, taken = (seen.by("sink", f"sink_delivery_seconds_{each}") for each in ("sum", "count"))
+    spent, counts = (seen.by("sink", f"sink_delivery_seconds_{each}") for each in ("sum", "count"))
     for name, held_s in sorted(behind_s.items()):
         waits = name in backlog
         limit_s = limits.SINK_BACKLOG_S if waits else limits.SINK_BEHIND_S
         lacking_s = age_s.get(name, 0.0) if waits else held_s
-        count = taken.get(name, 0.0)
+        count = counts.get(name, 0.0)
         yield {
             "name": name,
             "behind_ms": round(lacking_s * 1000),
@@ -212,7 +212,7 @@ def sinks_of(seen: Scrape) -> Iterator[dict[str, Any]]:
 
 
 def batches_of(seen: Scrape) -> dict[str, Any]:
-    """What the run says of its batches and of its checkpoint now."""
+    """The batches and the checkpoint of the run, as its metrics show them now."""
     last_s, running_s = seen.one("last_batch_timestamp_seconds"), seen.one("batch_running_seconds") or 0.0
     written_s = seen.one("state_written_timestamp_seconds")
     whole = seen.by("phase", "batch_phase_seconds_sum")

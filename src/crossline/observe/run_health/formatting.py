@@ -10,8 +10,8 @@ _SOURCES = {"objective": "objective", "setting": "limit", "alert": "alert above"
 def value_text(value: float, unit: str) -> str:
     """A value with its unit.
 
-    >>> said(212.4, "ms"), said(5_000, "ms"), said(0.0031, "share"), said(2_004, "per_s"), said(14, "count")
-    ('212 ms', '5 s', '0.31 %', '2,004', '14')
+    >>> [value_text(*one) for one in ((212.4, "ms"), (5_000, "ms"), (0.0031, "share"), (2_004, "per_s"))]
+    ['212 ms', '5 s', '0.31 %', '2,004']
     """
     if unit == "ms":
         return rounded_duration(value)
@@ -21,9 +21,9 @@ def value_text(value: float, unit: str) -> str:
 
 
 def limit_text(limit: float | None, source: str, unit: str) -> str:
-    """What a value is held against; nothing where it is held against nothing.
+    """The limit of a value, with its source; empty if there is none.
 
-    >>> limit_said(5_000, "objective", "ms"), limit_said(None, "", "ms")
+    >>> limit_text(5_000, "objective", "ms"), limit_text(None, "", "ms")
     ('objective 5 s', '')
     """
     return "" if limit is None else f"{_SOURCES[source]} {value_text(limit, unit)}"

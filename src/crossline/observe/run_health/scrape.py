@@ -40,7 +40,7 @@ class Scrape:
         return sum(self.samples.get(f"crossline_{name}", {}).values())
 
     def by(self, label: str, name: str) -> dict[str, float]:
-        """Values by what ``label`` says; those that differ in other labels are added up."""
+        """Values by ``label``; those that differ in other labels are added up."""
         found: dict[str, float] = {}
         for labels, value in self.samples.get(f"crossline_{name}", {}).items():
             key = dict(labels).get(label, "")
@@ -55,7 +55,7 @@ class Scrape:
 
     @property
     def pipelines(self) -> frozenset[str]:
-        """Whose run it says that it is."""
+        """The pipelines that the run names."""
         return frozenset(dict(labels).get("pipeline", "") for labels in self.samples.get("crossline_build_info", {}))
 
 
@@ -71,8 +71,8 @@ def scrape(place: Address, pipeline: str, now_ms: int) -> Scrape:
         found = Scrape(now_ms, samples, bool(body["ok"]), tuple(map(str, body["reasons"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "reason", None) or error
-        said_why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-        raise RetryableError(f"no run answers at {where} (watch.listen): {said_why}") from None
+        why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        raise RetryableError(f"no run answers at {where} (watch.listen): {why}") from None
     if found.pipelines != {pipeline}:
         others = ", ".join(sorted(found.pipelines)) or "something that is no run"
         raise RetryableError(f"at {where} (watch.listen) answers {others}; expected the run of {pipeline}")
@@ -80,7 +80,7 @@ def scrape(place: Address, pipeline: str, now_ms: int) -> Scrape:
 
 
 def _asked(address: str) -> bytes:
-    """The body, also of an answer that says no."""
+    """The body, also of an error response."""
     try:
         with _direct.open(address, timeout=WAIT_S) as answer:
             return bytes(answer.read(BYTES_MAX))

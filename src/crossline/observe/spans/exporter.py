@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from crossline.runtime.work.totals import Totals
 
 ANSWER_S_MAX = 30.0  # that a collector may take for what it is sent at once
-END_S = 5.0  # that spans which are left at the end have to be taken
+END_S = 5.0  # for the export of the spans that are left at the end
 _PATH = "/v1/traces"
 
 log = get_logger(__name__)
@@ -39,9 +39,9 @@ log = get_logger(__name__)
 class Spans:
     """The spans of a run of ``pipeline``, and how they are sent.
 
-    ``settings`` None: the environment alone says where to (``OTEL_EXPORTER_OTLP_ENDPOINT`` and its like); what it says
-    beside (samplers, the resource, sizes of queues) holds in any case. Raises PermanentError where what it names is not
-    there.
+    ``settings`` None: the environment sets the address (``OTEL_EXPORTER_OTLP_ENDPOINT`` and its like). Its other
+    settings (samplers, the resource, sizes of queues) hold in any case. Raises PermanentError where a named file is
+    missing.
     """
 
     def __init__(self, settings: OtlpSettings | None, pipeline: str) -> None:
@@ -50,8 +50,7 @@ class Spans:
         self._provider = TracerProvider(
             resource=_resource(pipeline, os.environ), id_generator=ids, shutdown_on_exit=False
         )
-        # What the library says may hold an address with a key in it; what there is to say is said by
-        # ``ReportingExporter``.
+        # The library logs addresses, which may contain a key. ``ReportingExporter`` logs failures instead.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._spans = BatchSpans(self._provider.get_tracer("crossline", version("crossline")), ids)
@@ -89,15 +88,15 @@ class ReportingExporter(SpanExporter):
         self._under_way = threading.Lock()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send them; what is not taken is dropped, at once while one that was given up is still being sent."""
+        """Send them; what the collector refuses is dropped, and at once while an abandoned export still runs."""
         result = self._answered(spans)
         if result is SpanExportResult.SUCCESS:
             if self._dropped:
-                log.info("spans are taken again", collector=self._place, dropped=self._dropped)
+                log.info("the collector accepts spans again", collector=self._place, dropped=self._dropped)
             self._dropped = 0
             return result
         if not self._dropped:
-            log.warning("a collector does not take spans; they are dropped until it does", collector=self._place)
+            log.warning("a collector does not accept spans; they are dropped until it does", collector=self._place)
         self._dropped += len(spans)
         return result
 
@@ -123,7 +122,7 @@ class ReportingExporter(SpanExporter):
 
 
 def exporter_of(settings: OtlpSettings, environment: Mapping[str, str]) -> SpanExporter:
-    """What sends to the collector that ``settings`` name; what they leave out is as the environment says."""
+    """The exporter to the collector of ``settings``; the environment sets what they leave out."""
     endpoint = _endpoint(settings)
     named = endpoint or environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     parts = urlsplit(named or environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318")

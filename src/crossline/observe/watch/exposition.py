@@ -112,7 +112,7 @@ class RunCollector:
         yield metric_gauge("state_files", "Files of the logs of states.", [], {(): space.files})
         written = {} if space.newest_s is None else {(): space.newest_s}
         yield metric_gauge("state_written_timestamp_seconds", "When a state was last written.", [], written)
-        yield metric_gauge("ready", "1 where /readyz says yes.", [], {(): float(self._ready())})
+        yield metric_gauge("ready", "1 where /readyz answers 200.", [], {(): float(self._ready())})
         build = {(self._pipeline, version("crossline"), platform.python_version()): 1.0}
         yield metric_gauge("build_info", "What runs.", ["pipeline", "version", "python"], build)
 
@@ -134,7 +134,7 @@ def _of_sinks(of: RunFigures) -> Iterator[Metric]:
         for name, each in of.sinks.items()
     }
     yield metric_gauge(
-        "sink_behind_seconds", "For how long a sink has not taken the batch; 0: it does.", ["sink"], behind
+        "sink_behind_seconds", "For how long a sink has not accepted the batch; 0: it does.", ["sink"], behind
     )
     left = {name: each.backlog() for name, each in of.behind.items()}
     batches = {name: each.batches for name, each in left.items()}
@@ -143,9 +143,9 @@ def _of_sinks(of: RunFigures) -> Iterator[Metric]:
     )
     ages = {name: max(0.0, now_s - (each.since_ms or now_s * 1000) / 1000) for name, each in left.items()}
     yield metric_gauge("sink_backlog_seconds", "How old the oldest batch of that is; 0: it has all.", ["sink"], ages)
-    taken = {name: each.delivery_s for name, each in of.sinks.items()}
+    seconds = {name: each.delivery_s for name, each in of.sinks.items()}
     yield metric_histogram(
-        "sink_delivery_seconds", "How long sinks took for a batch, retries included.", ["sink"], taken
+        "sink_delivery_seconds", "How long sinks took for a batch, retries included.", ["sink"], seconds
     )
 
 

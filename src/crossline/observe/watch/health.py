@@ -69,7 +69,7 @@ def keeps_up(
     for name, each in sinks.items():
         if each.behind_since_s is not None:
             behind_s = max(0.0, progress.now_s - each.behind_since_s)
-            reasons.append(f"sink {name} has not taken the batch for {behind_s:.0f} s")
+            reasons.append(f"sink {name} has not accepted the batch for {behind_s:.0f} s")
     return HealthStatus(tuple(reasons), {"rules": dict(standing.rules)})
 
 

@@ -45,7 +45,7 @@ def _of_watch(place: Address, reason: str) -> UsageError:
 class HttpListener:
     """Serves ``pages`` at ``place`` from threads of its own, until ``close``.
 
-    Raises what ``refused`` makes of the place and a reason (a UsageError) where it is taken, or none of this machine.
+    Raises what ``refused`` makes of the place and a reason (a UsageError) where it is in use, or none of this machine.
     """
 
     def __init__(self, place: Address, pages: Pages, refused: Callable[[Address, str], Exception] = _of_watch) -> None:

@@ -54,7 +54,7 @@ class RunWatch:
 
     ``clocks``: by stream, whether ingest time is a ``wall`` clock, or comes from the records. What may take long is
     asked in a thread of its own, so that a page is answered whatever Java and brokers do. ``more``: what else of the
-    run is exposed to Prometheus. Raises UsageError where its place is taken.
+    run is exposed to Prometheus. Raises UsageError where its address is in use.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from crossline.rules.holds.placed_hold import PlacedHold
 
 @dataclass(frozen=True, slots=True)
 class HeldByHand:
-    """A hold that somebody placed, and why."""
+    """A manual hold, and why."""
 
     placed: PlacedHold
     reason: str

@@ -50,7 +50,7 @@ def rule_rows(
 
 
 def pending(events: Iterable[RuleEvent]) -> list[RuleEvent]:
-    """The versions that wait for approval, each as it was said last."""
+    """The versions that wait for approval, each with its last event."""
     waiting: dict[tuple[str, int], RuleEvent] = {}
     for event in events:
         name = (str(event.rule_id), int(event.version or 0))

@@ -12,7 +12,7 @@ from crossline.rule_registry.sources.review import Approval, review_digest
 
 
 def publication(each: FileRule, history: History, now_ms: int, effective_from_ms: int | None) -> RuleEvent:
-    """A rule is taken up: a new version, or another status of one that is known."""
+    """A rule is loaded: a new version, or another status of one that is known."""
     rule = each.rule
     return RuleEvent(
         "status_changed" if history.knows(rule) else "published",

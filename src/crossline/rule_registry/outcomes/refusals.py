@@ -1,4 +1,4 @@
-"""What is refused as files stand now. It is reported at every start, for no rule in such a file is taken up.
+"""What is refused as files stand now. It is reported at every start, for no rule in such a file is loaded.
 
 The log has a refusal once for each content, so that it cannot say what is refused still.
 """
@@ -37,7 +37,7 @@ def _rules_in(read: object, error: RefusedError) -> int | None:
 def check_rules_left(refusals: Refusals, *, any_known: bool, any_judges: bool, place: str) -> None:
     """Raise PermanentError where ``refusals`` leave nothing to judge by, or nothing was published."""
     if any_judges or (any_known and not refusals):
-        return  # that all of them are paused or drafts is somebody's wish
+        return  # all of them may be paused or drafts on purpose
     allow = "to start all the same, and judge nothing until there are rules, give --allow-no-rules"
     if not refusals:
         raise PermanentError(f"{place}: found no rule; expected one or more, in files of this folder; {allow}")

@@ -51,7 +51,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Messages that were taken up, as they came (``RAW``; a null value takes its row away), from ``begins`` on."""
+    """Messages that were loaded, as they came (``RAW``; a null value takes its row away), from ``begins`` on."""
 
     raw: pa.Table
     begins: Begins
@@ -135,7 +135,7 @@ class Segments:
         """Go on from a content that was kept. Raises RetryableError where the disk does not take it."""
         body = {"format": FORMAT, "base": header.base, "rows": header.rows, "begins": dict(header.begins)}
         path = self._path(header.number)
-        self._write(path, orjson.dumps({**body, **_said(header.read)}) + b"\n")
+        self._write(path, orjson.dumps({**body, **_read_json(header.read)}) + b"\n")
         return lambda: path.unlink(missing_ok=True)
 
     def append(self, number: int, change: Change) -> Undo:
@@ -144,7 +144,7 @@ class Segments:
         Raises RetryableError, with nothing written, where it does not take it.
         """
         messages = base64.b64encode(_packed(change.raw)).decode() if len(change.raw) else ""
-        line = orjson.dumps({"begins": dict(change.begins), **_said(change.read), "messages": messages}) + b"\n"
+        line = orjson.dumps({"begins": dict(change.begins), **_read_json(change.read), "messages": messages}) + b"\n"
         path = self._path(number)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -181,19 +181,19 @@ class Segments:
             return 0
 
     def clear(self) -> None:
-        """Nothing was taken up: a first start that ended before it was written down."""
+        """Nothing was loaded: a first start that ended before it was written down."""
         for path in [*self.folder.glob("*.jsonl"), *self.folder.glob("*.rows")]:
             path.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with aside.open("wb") as file:
+            with draft.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            draft.replace(path)
             sync_folder(path.parent)
         except OSError as error:
             raise RetryableError(f"{path} cannot be written: {error.strerror}") from error
@@ -228,7 +228,7 @@ def _check_format(number: int) -> None:
         raise ValueError(f"format {number}; this crossline reads {FORMAT}")
 
 
-def _said(read: Read) -> dict[str, object]:
+def _read_json(read: Read) -> dict[str, object]:
     return {"offsets": {str(n): at for n, at in read.offsets.items()}, "topic_id": read.topic_id}
 
 

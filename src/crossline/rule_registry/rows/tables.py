@@ -1,4 +1,4 @@
-"""All tables of a pipeline that come from topics, taken up together with its rules."""
+"""All tables of a pipeline that come from topics, loaded together with its rules."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TopicTables:
         return [event for each in self._tables.values() for event in each.start(now_ms, first=not events)]
 
     def poll(self) -> RowChanges | None:
-        """What there is to take up, by table."""
+        """What there is to load, by table."""
         found = {name: change for name, each in self._tables.items() if (change := each.poll()) is not None}
         return found or None
 

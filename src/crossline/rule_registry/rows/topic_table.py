@@ -28,8 +28,8 @@ from crossline.rule_registry.sources.principals import principal_of
 from crossline.rule_registry.table_log import write_rows
 
 PAUSE_S = 1.0  # between two changes of a table
-TOLD_EVERY_S = 60.0  # of a table that changes all the time
-REFUSED_TOLD_MAX = 100  # by themselves, in that time
+REPORT_EACH_S = 60.0  # of a table that changes all the time
+REFUSED_REPORTED_MAX = 100  # by themselves, in that time
 MESSAGES_MAX = 100_000  # of one change
 FOLD_ROWS = 20_000  # a content is written anew once its changes have so many rows, or a tenth of its own
 
@@ -75,24 +75,24 @@ class RowChange:
 
 @dataclass(slots=True)
 class _PendingReport:
-    """What was logged and not told yet: a table that changes each second is told of each minute."""
+    """Changes that were logged and not reported yet: a table that changes each second is reported each minute."""
 
     since_s: float
     put: int = 0
-    taken: int = 0
+    removed: int = 0
     refused: int = 0
     refusals: int = 0  # that were reported by themselves
     origin: Origin = UNKNOWN
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to tell."""
-        return bool(self.put or self.taken or self.refused > self.refusals)
+        """Whether there is anything to report."""
+        return bool(self.put or self.removed or self.refused > self.refusals)
 
 
 @dataclass(slots=True)
 class TopicTable:
-    """One table. ``clock_s``: seconds that pass, whatever the wall clock says."""
+    """One table. ``clock_s``: a monotonic clock, in seconds."""
 
     name: str
     declared: Declared
@@ -109,7 +109,7 @@ class TopicTable:
     _taken_s: float = float("-inf")
     _pause_s: float = PAUSE_S
     _pending: _PendingReport | None = None
-    _feature_query: bool = False  # what ``events`` gave last has all that was untold
+    _feature_query: bool = False  # what ``events`` gave last has all unreported changes
     _trouble: str | None = None
     _there: set[bytes] | None = None  # keys that the topic has, where it is read again
     _marked_s: float = float("-inf")
@@ -139,8 +139,8 @@ class TopicTable:
         self.segments.begin(header)
         self.log, self._reached = self.log.anew(header), change.read
         text = f"table {self.name}: {rows:,} rows"
-        events = [self._changed(now_ms, text, UNKNOWN), *self._refusals(change.refused[:REFUSED_TOLD_MAX], now_ms)]
-        return events + self._more_refused(len(change.refused) - REFUSED_TOLD_MAX, now_ms)
+        events = [self._changed(now_ms, text, UNKNOWN), *self._refusals(change.refused[:REFUSED_REPORTED_MAX], now_ms)]
+        return events + self._more_refused(len(change.refused) - REFUSED_REPORTED_MAX, now_ms)
 
     def now(self) -> pa.Table:
         """What stands in the topic, sorted for tasks. Raises as ``start``."""
@@ -148,14 +148,14 @@ class TopicTable:
         return whole_table(last_of_each(self.declared.read(pa.concat_tables(raws)).rows))
 
     def poll(self) -> RowChange | None:
-        """What there is to take up, read and checked, or None. Raises RetryableError where it cannot be kept."""
+        """What there is to load, read and checked, or None. Raises RetryableError where it cannot be kept."""
         try:
             found = self.reader.read()
             self._waiting.extend((self.reader.topic_id, each) for each in found)
             if self._there is not None:
                 self._there.update(each.key for each in found if each.key is not None)
             self._trouble = None
-        except CrosslineError as error:  # a topic that is gone leaves the table as it is, and rules to be taken up
+        except CrosslineError as error:  # a topic that is gone leaves the table as it is, and rules to be loaded
             if str(error) != self._trouble:
                 self._trouble = str(error)
                 log.error("the topic of a table cannot be read; the table stays", table=self.name, error=self._trouble)  # noqa: TRY400
@@ -191,13 +191,13 @@ class TopicTable:
     def events(self, change: RowChange, now_ms: int) -> list[RuleEvent]:
         """The pending reports: of a table that changes all the time once a minute, with how much it was."""
         pending = self._counted(change)
-        room = max(0, REFUSED_TOLD_MAX - (0 if self._pending is None else self._pending.refusals))
+        room = max(0, REFUSED_REPORTED_MAX - (0 if self._pending is None else self._pending.refusals))
         events = self._refusals(change.refused[:room], now_ms)
         self._feature_query = self._report_now(pending)
         if not self._feature_query:
             return events
-        if pending.put or pending.taken:
-            text = f"table {self.name}: {pending.put:,} rows put, {pending.taken:,} taken away"
+        if pending.put or pending.removed:
+            text = f"table {self.name}: {pending.put:,} rows put, {pending.removed:,} removed"
             events.append(self._changed(now_ms, text, pending.origin))
         return events + self._more_refused(pending.refused - pending.refusals, now_ms)
 
@@ -283,7 +283,7 @@ class TopicTable:
             self.segments.mark()
 
     def _take_away_but(self, there: AbstractSet[bytes]) -> None:
-        """Rows whose keys are not ``there`` were taken away by messages that are gone themselves."""
+        """Rows whose keys are not ``there`` were removed by messages that are gone themselves."""
         last = self.log.epochs[-1].header
         changes = [each.raw for each in self.segments.changes(last.number)]
         standing, _ = content_after(self.declared, [self.segments.content(last), *changes])
@@ -342,14 +342,14 @@ class TopicTable:
 
     def _counted(self, change: RowChange) -> _PendingReport:
         known = self._pending or _PendingReport(float("-inf"))
-        taken, told = change.taken_away, min(known.refusals + len(change.refused), REFUSED_TOLD_MAX)
+        removed, reported = change.taken_away, min(known.refusals + len(change.refused), REFUSED_REPORTED_MAX)
         origin = change.origin if len(change.rows) else known.origin
-        put = known.put + len(change.rows) - taken
+        put = known.put + len(change.rows) - removed
         refused = known.refused + len(change.refused)
-        return _PendingReport(known.since_s, put, known.taken + taken, refused, told, origin)
+        return _PendingReport(known.since_s, put, known.removed + removed, refused, reported, origin)
 
     def _report_now(self, pending: _PendingReport) -> bool:
-        return self.clock_s() >= pending.since_s + TOLD_EVERY_S
+        return self.clock_s() >= pending.since_s + REPORT_EACH_S
 
     def _changed(self, now_ms: int, text: str, origin: Origin) -> RuleEvent:
         event = RuleEvent("table_changed", now_ms, source=self.reader.topic, text=text, table_name=self.name)
@@ -359,8 +359,8 @@ class TopicTable:
         found = []
         for each in refused:
             text = f"table {self.name}: the message {each.key} at {each.origin.place} is no row: {each.why}"
-            said = RuleEvent("refused", now_ms, source=each.key, digest=each.digest, text=text, table_name=self.name)
-            found.append(published_by(said, each.origin))
+            event = RuleEvent("refused", now_ms, source=each.key, digest=each.digest, text=text, table_name=self.name)
+            found.append(published_by(event, each.origin))
         return found
 
     def _more_refused(self, count: int, now_ms: int) -> list[RuleEvent]:

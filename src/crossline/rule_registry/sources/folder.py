@@ -41,7 +41,7 @@ class Folder:
         self._suffixes = suffixes
         self._bytes_max = bytes_max
         self._stamps: _Stamps | None = None
-        self._taken: dict[str, str] | None = None  # digests: contents may be large
+        self._loaded: dict[str, str] | None = None  # digests: contents may be large
 
     def changed(self) -> Files | None:
         """All files, where any differs from those last given to ``take``; else None. Cheap while nothing is touched.
@@ -52,14 +52,14 @@ class Folder:
         if stamps == self._stamps:
             return None
         files = self._read(stamps)
-        if _digests(files) == self._taken:
+        if _digests(files) == self._loaded:
             self._trust(stamps)
             return None
         return files
 
     def take(self, files: Files) -> None:
         """Note that ``files``, as given by ``changed``, were dealt with."""
-        self._taken = _digests(files)
+        self._loaded = _digests(files)
         self._stamps = None
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:

@@ -70,7 +70,7 @@ def approve_in_folder(
 ) -> FileRule:
     """The version (the highest there is) of which ``who`` approves; the approval is written beside the rules.
 
-    Of a folder that a server writes in other names, the approval says whose it is. ``check`` of the rule that stands
+    In a folder that a server writes in other names, the approval names its author. ``check`` of the rule that stands
     there raises where it is another than was looked at.
 
     Raises PermanentError where there is no such version, ``who`` may have published it, or ``proof`` is of other words.
@@ -115,7 +115,7 @@ def _check_second(folder: RuleFolder, each: FileRule, who: str) -> None:
                 "approval"
             )
     if origin.who is None:
-        raise PermanentError(f"nobody can be told who published {file}; expected a file with an owner")
+        raise PermanentError(f"found no owner of {file}, who would be its publisher; expected a file with an owner")
 
 
 def release_in_folder(rules: Path, figures: Path | None, rule_id: str, key: Key, text: bytes) -> None:
@@ -140,5 +140,5 @@ def waiting_in_folder(path: Path, known: Known, history: History, *, proven: boo
     """The versions that a pipeline with this ``history`` finds waiting for approval, of files as they stand."""
     files, approvals = split(OwnedFolder(folder_of_rules(path), speaker=me()).changed() or {})
     read = read_files(files, known.with_heads(history.heads))
-    taken, _ = judge(read, history)
-    return [each.rule for each in reviewed(read, taken, files, approvals, history, proven=proven).waiting]
+    accepted, _ = judge(read, history)
+    return [each.rule for each in reviewed(read, accepted, files, approvals, history, proven=proven).waiting]

@@ -41,7 +41,7 @@ def check_asked(config: PipelineConfig, histories: Collection[History], wish: Ho
         for history in histories:
             check_hold(wish, HoldState(config.streams, history), now_ms)
     elif not any(wish.hold_id in history.placed for history in histories):
-        raise PermanentError(f"found no hold {wish.hold_id}; expected one that is taken up: see crossline holds list")
+        raise PermanentError(f"found no hold {wish.hold_id}; expected one that is loaded: see crossline holds list")
 
 
 def ask_in_folder(config: PipelineConfig, wish: HoldWish | EndWish, now_ms: int) -> bool:

@@ -32,7 +32,7 @@ from crossline.rules.holds.release import Key, release_key
 
 HOLD = "hold/"  # the names of holds, and of their releases, begin with this
 HOLDS = ".holds"
-BYTES_MAX, REASON_CHARS = 16_384, 2_500  # who asks for somebody adds for whom
+BYTES_MAX, REASON_CHARS = 16_384, 2_500  # a server adds for whom it asks
 Problem = tuple[str, str]  # what was found, what was expected
 _FORM = "{hold_id, key, action, until, reason} or {hold_id, released, reason}, as crossline holds writes it"
 _ID = re.compile("[0-9a-f]{32}", re.ASCII)
@@ -40,7 +40,7 @@ _ID = re.compile("[0-9a-f]{32}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class HoldWish:
-    """What somebody asks to be held: a key, until an instant, and why.
+    """A request for a manual hold: a key, until an instant, and why.
 
     ``rule_id``: as alerts of that rule hold, whose action it is. Else ``action``, on records of ``streams`` (none: of
     all that have the fields of the key). ``asked_ms``: by the clock of the caller.
@@ -66,7 +66,7 @@ class HoldWish:
 
 @dataclass(frozen=True, slots=True)
 class EndWish:
-    """That a hold which somebody placed ends, and why."""
+    """A request that a manual hold ends, and why."""
 
     hold_id: str
     reason: str
@@ -225,7 +225,7 @@ def _event(
             at = {stream: begins(stream) for stream, _ in placed.begins}
             last_ms = max((ms for ms in at.values() if ms is not None), default=None)
             return replace(event, hold_id=wish.hold_id, begins_ms=at, effective_from_ms=last_ms)
-        wish = refused(name, f"hold {wish.hold_id}, which is not taken up", "a hold that is taken up")
+        wish = refused(name, f"hold {wish.hold_id}, which is not loaded", "a hold that is loaded")
     if isinstance(wish, RefusedError):
         return RuleEvent("refused", now_ms, text=str(wish))
     at = {stream: begins(stream) for stream in standing.streams_of(wish)}

@@ -1,9 +1,9 @@
 """The keys of a control topic: what a message is about. Compaction keeps the last message of each.
 
 ``rule/ID/VERSION``: a version of a rule, its status included. ``list/FILE``: the content of a list.
-``approval/ID/VERSION/WHO``: that somebody approves of a version. ``figure/ID/VERSION``: a version of a shared figure.
-``release/ID/MARK``: that a rule holds a key no more, which has that mark. ``hold/ID``: what somebody holds;
-``hold/ID/release``: that it is held no more.
+``approval/ID/VERSION/WHO``: an approval of a version. ``figure/ID/VERSION``: a version of a shared figure.
+``release/ID/MARK``: that a rule no longer holds a key, which has that mark. ``hold/ID``: a manual hold;
+``hold/ID/release``: the end of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-WHO = "who"  # the header that says who published
+WHO = "who"  # the header with the publisher
 HOST = "host"  # and on which machine
 AUTHOR = "author"  # who published what this message has under another status
 
@@ -91,7 +91,7 @@ class ReleaseKey:
 
 @dataclass(frozen=True, slots=True)
 class HoldKey:
-    """What somebody holds; ``released``: that it is held no more."""
+    """A manual hold; ``released``: its end."""
 
     hold_id: str
     released: bool = False

@@ -37,7 +37,7 @@ class ListEntry:
     until_ms: int = FOREVER_MS
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """The JSON of the API."""
         until = None if self.until_ms == FOREVER_MS else format_instant(self.until_ms)
         return {"list": self.name, "value": self.value, "until": until}
 
@@ -58,7 +58,7 @@ class ListFolder:
         return folder_of_lists(self.path).changed() or {}
 
     def put(self, name: str, value: Literal, until_ms: int, check: Check) -> tuple[ListEntry, bool]:
-        """Have ``value`` stand in the list until then; whether it stood there before is told too.
+        """Put ``value`` into the list until then. Returns the entry, and whether the value was there before.
 
         Raises PermanentError where there is no such list, or its file has no ends; RefusedError where it is wrong;
         RetryableError where another program changes it at this moment.
@@ -196,7 +196,7 @@ def _lines_without(source: str, text: str, data: Sequence[Any], gone: ListEntry)
 
 
 def _proved(source: str, edited: str | None, expected: Sequence[Any]) -> bytes:
-    """``edited``, where it says what is ``expected``; else that, written anew."""
+    """``edited``, if its values are ``expected``; else ``expected``, written anew."""
     if edited is not None:
         try:
             if (load_yaml(edited, source, LIST_BYTES_MAX).data or []) == list(expected) and expected:

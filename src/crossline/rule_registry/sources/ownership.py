@@ -2,7 +2,7 @@
 
 Approvals lie in ``.approvals`` of the folder, a file each. The user who runs the pipeline may say that he wrote a file
 in another one's name, as the decision API does: by a statement in ``.published``, of the name of the file and its
-bytes. He could write the rule log itself, so nobody gains by it; statements of other users say nothing.
+bytes. He could write the rule log itself, so that gives him no further right; statements of other users are ignored.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class OwnedFolder:
     Args:
         rules: The rule files.
         owner: Who put a file there.
-        speaker: The user who may write in other names; None: nobody.
+        speaker: The user who may write in other names; None: no one.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class OwnedFolder:
         self._statements = Folder(rules.path / STATEMENTS, (".json",), _BYTES_MAX)
         self._owner = owner
         self._speaker = speaker
-        self._taken: tuple[Files, Files, Files] = ({}, {}, {})
+        self._loaded: tuple[Files, Files, Files] = ({}, {}, {})
         self._given: tuple[Files, Files, Files] = ({}, {}, {})
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
@@ -105,17 +105,17 @@ class OwnedFolder:
         if all(each is None for each in found):
             return None
         rules, approvals, statements = (
-            taken if each is None else each for each, taken in zip(found, self._taken, strict=True)
+            last if each is None else each for each, last in zip(found, self._loaded, strict=True)
         )
         self._given = rules, approvals, statements
-        text = self._said(statements)
+        text = self._stated(statements)
         owned = {name: self._of(name, content, self._rules.path / name, text) for name, content in rules.items()}
         return {**owned, **dict(self._approval(name, content) for name, content in approvals.items())}
 
     def take(self, files: Files) -> None:
         """Note that what was given was dealt with; ``files`` is that, or less."""
         rules = {name: content for name, content in files.items() if not name.startswith(APPROVAL)}
-        self._taken = (rules, *self._given[1:])
+        self._loaded = (rules, *self._given[1:])
         self._rules.take(rules)
         self._approvals.take(self._given[1])
         self._statements.take(self._given[2])
@@ -128,7 +128,7 @@ class OwnedFolder:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _said(self, statements: Files) -> Mapping[tuple[str, str], Statement]:
+    def _stated(self, statements: Files) -> Mapping[tuple[str, str], Statement]:
         """The statements of the speaker, by the file and its bytes."""
         mine = (
             statement_of(content)
@@ -163,7 +163,7 @@ class OwnedFolder:
         return str(key), signed
 
     def _in_a_name(self, signed: FileContent, who: str) -> FileContent:
-        """An approval that says whose it is: of the speaker alone it is believed."""
+        """An approval that names its author: it counts only if the speaker wrote it."""
         owner = signed.origin.who
         if owner == self._speaker and name_problem(who) is None:
             return replace(signed, origin=Origin(who))
@@ -186,7 +186,7 @@ def statement_of(content: FileContent) -> Statement | None:
 
 
 def origins_in(folder: Folder) -> Mapping[str, Origin]:
-    """Who published what stands in a folder, by its files, as a pipeline of this process's user would tell it."""
+    """Who published what stands in a folder, by its files, as a pipeline of this process's user reads it."""
     files = OwnedFolder(folder, speaker=me()).changed() or {}
     return {name: content.origin for name, content in files.items() if not name.startswith(APPROVAL)}
 

@@ -12,7 +12,7 @@ LENGTH_MAX = 200
 _LETTER = r"[A-Za-z0-9._+@/\\:=,$'-]"
 _NAME = re.compile(f"{_LETTER}(?: ?{_LETTER})*")
 _ALLOWED = re.compile(f"{_LETTER}| ")
-# Of what the alphabet has, what may be taken for each other once case does not count (Unicode's TR 39, and vv).
+# Of what the alphabet has, letters that look alike without case (Unicode's TR 39, and vv).
 _LOOKS = str.maketrans({"i": "l", "1": "l", "0": "o"})
 
 
@@ -44,18 +44,18 @@ def principal_of(message: TopicMessage, header: str) -> tuple[str | None, str | 
 
 
 def same_principal(one: str | None, other: str | None) -> bool:
-    """Whether two names may be of one principal; so may no name, and one that cannot be told apart from others."""
+    """Whether two names may be of one principal; so may a missing name, and one that looks like others."""
     if one is None or other is None or name_problem(one) is not None or name_problem(other) is not None:
         return True
     return _look(one) == _look(other)
 
 
 def _look(name: str) -> str:
-    """What a reader may take the name for: without case, and with one character for those that look alike."""
+    """The look of a name: without case, and with one character for those that look alike."""
     return name.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")
 
 
 def _named(letter: str) -> str:
-    """``U+FE0F (VARIATION SELECTOR-16)``: what it is, also where nobody sees it."""
+    """``U+FE0F (VARIATION SELECTOR-16)``: the code point and the name of a letter, also of an invisible one."""
     kind = "a control character" if unicodedata.category(letter) == "Cc" else "without a name"
     return f"U+{ord(letter):04X} ({unicodedata.name(letter, kind)})"

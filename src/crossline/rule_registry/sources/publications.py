@@ -47,7 +47,7 @@ class WithFigures:
     def __init__(self, first: Publications, further: Folder | None) -> None:
         self._first = first
         self._further = further
-        self._taken: tuple[Files, Files] = ({}, {})
+        self._loaded: tuple[Files, Files] = ({}, {})
 
     def changed(self) -> Files | None:
         """All files of both, as of one ``Folder``."""
@@ -58,7 +58,7 @@ class WithFigures:
         if found is None and more is None:
             return None
         first, further = (
-            taken if each is None else each for each, taken in zip((found, more), self._taken, strict=True)
+            last if each is None else each for each, last in zip((found, more), self._loaded, strict=True)
         )
         return {**first, **{str(self._further.path / name): content for name, content in further.items()}}
 
@@ -70,7 +70,7 @@ class WithFigures:
         self._first.take(first)
         if self._further is not None:
             self._further.take(further)
-            self._taken = first, further
+            self._loaded = first, further
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
         """As of the publications."""

@@ -1,4 +1,4 @@
-"""Releases: what somebody asks to be held no more. Messages of a topic, or files in ``.releases`` of a folder."""
+"""Releases: requests that end holds. Messages of a topic, or files in ``.releases`` of a folder."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def release_name(rule_id: str, key: Key) -> ReleaseKey:
 
 
 def release_text(rule_id: str, key: Key, reason: str, asked_ms: int) -> bytes:
-    """What stands in a message or file; ``asked_ms`` tells one from the one before it."""
+    """What stands in a message or file; ``asked_ms`` differs from that of the one before it."""
     body = {"rule_id": rule_id, "key": dict(key), "reason": reason, "asked_at": format_instant(asked_ms)}
     return orjson.dumps(body)
 
@@ -58,7 +58,7 @@ class Wish:
 def release_problem(wish: Wish, rules: Mapping[int, Rule] | None) -> tuple[str, str] | None:
     """What was found and what was expected, where ``wish`` releases nothing; ``rules``: its rule's, by version."""
     if not rules:
-        return f"rule {wish.rule_id}, which is not taken up", "a rule that is taken up"
+        return f"rule {wish.rule_id}, which is not loaded", "a rule that is loaded"
     holding = [rule for rule in rules.values() if rule.hold is not None]
     if not holding:
         return f"rule {wish.rule_id}, whose alerts hold nothing", "a rule with a hold"
@@ -143,7 +143,7 @@ class WithBeside:
     ) -> None:
         self._rules, self._beside, self._prefix = rules, beside, prefix
         self._name_of, self._owner = named, owner
-        self._taken: tuple[Files, Files] = ({}, {})
+        self._loaded: tuple[Files, Files] = ({}, {})
         self._given: tuple[Files, Files] = ({}, {})
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
@@ -155,13 +155,13 @@ class WithBeside:
         rules, beside = self._rules.changed(), self._beside.changed()
         if rules is None and beside is None:
             return None
-        self._given = (self._taken[0] if rules is None else rules, self._taken[1] if beside is None else beside)
+        self._given = (self._loaded[0] if rules is None else rules, self._loaded[1] if beside is None else beside)
         return {**self._given[0], **dict(self._named(name, each) for name, each in self._given[1].items())}
 
     def take(self, files: Files) -> None:
         """Note that what was given was dealt with; ``files`` is that, or less."""
         rules = {name: content for name, content in files.items() if not name.startswith(self._prefix)}
-        self._taken = (rules, self._given[1])
+        self._loaded = (rules, self._given[1])
         self._rules.take(rules)
         self._beside.take(self._given[1])
 

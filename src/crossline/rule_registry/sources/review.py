@@ -40,7 +40,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """What may be taken up, what waits, and what is refused, by file.
+    """What may be loaded, what waits, and what is refused, by file.
 
     ``approvals``: of the versions that need one, by rule and version.
     """
@@ -59,7 +59,7 @@ def review_digest(rule: Rule) -> str:
 def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None, who: str | None = None) -> bytes:
     """What stands in a message that approves of ``rule``.
 
-    ``proof``: as ``crossline rules prove --json`` tells it; ``who``: in whose name a server writes it into a folder.
+    ``proof``: as ``crossline rules prove --json`` prints it; ``who``: in whose name a server writes it into a folder.
     """
     body: dict[str, Any] = {"rule_id": rule.rule_id, "version": rule.version, "digest": review_digest(rule)}
     if proof is not None:
@@ -70,7 +70,7 @@ def approval_text(rule: Rule, proof: Mapping[str, Any] | None = None, who: str |
 
 
 def check_proof(proof: Any, rule: Rule, read: Callable[[str], Rule | None]) -> None:
-    """Raise PermanentError unless ``proof`` is one of what ``rule`` says.
+    """Raise PermanentError unless ``proof`` is a proof of ``rule``.
 
     ``read``: the one rule of a text, None where there is none.
     """
@@ -100,10 +100,10 @@ def split(files: Files) -> tuple[Files, Files]:
 
 
 def needs_approval(rule: Rule, history: History) -> bool:
-    """Whether taking up ``rule`` makes effective, or active, what nobody approved of.
+    """Whether loading ``rule`` makes a text effective, or active, that was not approved.
 
-    A draft judges nothing, and ends nothing. What a version before says in the same words, and was approved of, is
-    approved of: that is going back.
+    A draft judges nothing, and ends nothing. The text of an approved earlier version is approved: that is going
+    back.
     """
     if rule.status == "draft":
         return False
@@ -115,17 +115,17 @@ def needs_approval(rule: Rule, history: History) -> bool:
 
 
 def reviewed(
-    read: Read, taken: list[FileRule], files: Files, approvals: Files, history: History, *, proven: bool = False
+    read: Read, accepted: list[FileRule], files: Files, approvals: Files, history: History, *, proven: bool = False
 ) -> Reviewed:
-    """``read``, without those of the ``taken`` rules that wait for approval, and with refusals of wrong approvals.
+    """``read``, without those of the ``accepted`` rules that wait for approval, and with refusals of wrong approvals.
 
-    ``taken``: what would be taken up without a review. ``proven``: whether an approval has to name its proof.
+    ``accepted``: what would be loaded without a review. ``proven``: whether an approval has to name its proof.
     """
     given, left = _given(approvals)
     left.update(read)
     waiting: list[FileRule] = []
     found: dict[tuple[str, int], Approval] = {}
-    for each in taken:
+    for each in accepted:
         if not (history.moves(each.rule) and needs_approval(each.rule, history)):
             continue
         origin, name = files[each.source].origin, (each.rule.rule_id, each.rule.version)
@@ -153,7 +153,7 @@ def reviewed(
 
 
 def _problem(approval: Approval, each: FileRule, authors: Collection[str], *, proven: bool) -> RefusedError | None:
-    """``authors``: whoever had a hand in it: one who writes a version and has another one pause it stays its author."""
+    """``authors``: all who wrote it: the author of a version stays one after another user pauses it."""
     for who in authors:  # one in the log may be of a time, or of a program, that took any name
         if (problem := name_problem(who)) is not None:
             found = f"an approval of version {each.rule.version} of {each.rule.rule_id}, whose author has {problem}"
@@ -201,14 +201,14 @@ def _approval(source: str, key: Key | None, content: FileContent) -> Approval | 
     if proof is not None and not _are_digests(proof):
         return refused(source, "an approval by a proof without its digests", "proof: {rule, data, result}")
     if content.origin.who is None or content.origin.who != key.who:
-        found = f"an approval that is said to be of {content.origin.who or 'nobody'}"
+        found = f"an approval by {content.origin.who or 'no one'}"
         return refused(source, found, f"the header who with the name in the key, {key.who}")
     named_by = None if proof is None else {name: str(proof[name]) for name in PROOF}
     return Approval(key, body["digest"], content.origin, source, named_by)
 
 
 def _read(data: bytes) -> dict[str, Any] | None:
-    """What stands in an approval; None where it is no JSON. What is no object says nothing."""
+    """The body of an approval; None where it is no JSON, empty where it is no object."""
     try:
         body = orjson.loads(data)
     except ValueError:

@@ -57,15 +57,15 @@ class TopicPublisher:
 
     @property
     def histories(self) -> tuple[History, ...]:
-        """What the logs that are to be had here say."""
+        """The histories of the rule logs on this machine."""
         return self._histories
 
     @cached_property
     def rules(self) -> list[FileRule]:
         """The rules that stand there and can be read, by rule and version."""
         read = read_files(self._files, self._known)
-        taken, _ = judge({**read, **misplaced(read)}, History())
-        return taken
+        accepted, _ = judge({**read, **misplaced(read)}, History())
+        return accepted
 
     def publish(self, file: Path) -> list[Message]:
         """The messages that the rules and shared figures of ``file`` are; of several each is one, figures first.
@@ -122,7 +122,7 @@ class TopicPublisher:
     def approve(self, rule_id: str, who: str, version: int | None = None, proof: Any = None) -> Message:
         """The message by which ``who`` approves of a version (the highest there is), by its ``proof``.
 
-        Raises PermanentError where ``who`` may have published it, nobody says who did, or the proof is of another text.
+        Raises PermanentError where ``who`` may have published it, it has no publisher, or the proof is of another text.
         """
         if (problem := name_problem(who)) is not None:
             raise PermanentError(f"found an approval by {problem}; expected {ALPHABET}")
@@ -221,8 +221,8 @@ class TopicPublisher:
             for source, error in refused.items():
                 if source in new or source not in refused_before:
                     for problem in error.problems:
-                        said = replace(problem, source=shown_as.get(problem.source, problem.source))
-                        problems.setdefault((said.source, said.line, said.found), said)
+                        shown = replace(problem, source=shown_as.get(problem.source, problem.source))
+                        problems.setdefault((shown.source, shown.line, shown.found), shown)
         if problems:
             raise RefusedError(list(problems.values()))
 
@@ -232,7 +232,7 @@ def _key(rule: Rule) -> RuleKey:
 
 
 def _text(each: FileRule, content: FileContent) -> bytes:
-    """The message: the file as it is, where the rule is all of it, and all that the rule says is in it."""
+    """The message: the file as it is, where the rule is all of it, and contains all of it."""
     files = type(each.rule).files
     if not each.path and not files:
         return content.data
@@ -246,7 +246,7 @@ def _text(each: FileRule, content: FileContent) -> bytes:
 
 
 def as_if_published(rules: Sequence[FileRule]) -> History:
-    """What a pipeline knows that has taken up all of these."""
+    """What a pipeline knows that has loaded all of these."""
     events = [
         RuleEvent(
             "published",

@@ -1,7 +1,7 @@
-"""A control topic as publications: the last message of each key, taken up in the order in which they came.
+"""A control topic as publications: the last message of each key, loaded in the order in which they came.
 
 A topic that is compacted has lost what came before the last message of a key, which the rule log has. What is not lost
-is taken up one after the other: of two publishers of one version the first one is right, whichever process reads when.
+is loaded one after the other: of two publishers of one version the first one is right, whichever process reads when.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crossline.rule_registry.sources.keys import AUTHOR, FORMS, HOST, WHO, Key, 
 from crossline.rule_registry.sources.origin import Origin
 from crossline.rule_registry.sources.principals import ALPHABET, principal_of
 
-# Where more messages of one key wait, older ones are not taken up by themselves: each look reads all rules.
+# Where more messages of one key wait, older ones are not loaded by themselves: each look reads all rules.
 STEPS_MAX = 50
 FIRST_WAIT_S = 60.0  # for what is needed to begin
 NEXT_WAIT_S = 5.0  # where the rule log knows what judges
@@ -75,12 +75,12 @@ class TopicPublications:
         self._in_steps = in_steps
         self._strays = strays
         self._wait_s = wait_s
-        self._seen = -1  # the offset up to which a log has all that was taken up one by one
+        self._seen = -1  # the offset up to which a log has all that was loaded one by one
         self._whole = False
         self._waiting: deque[TopicMessage] = deque()
         self._files: dict[str, FileContent] = {}
         self._next: dict[str, FileContent] | None = None
-        self._taken: dict[str, tuple[str, str | None]] | None = None
+        self._loaded: dict[str, tuple[str, str | None]] | None = None
 
     def begin(self, events: Sequence[RuleEvent], *, first: bool) -> None:
         """Read the topic to its end, if it answers.
@@ -110,7 +110,7 @@ class TopicPublications:
             return None
         if self._next is None:
             step = self._step()
-            if _marks(step) == self._taken:
+            if _marks(step) == self._loaded:
                 self._files = step
                 return None
             self._next = step
@@ -121,7 +121,7 @@ class TopicPublications:
         if self._next is not None and _marks(files) == _marks(self._next):
             self._files, self._next = self._next, None
         self._files = {name: content for name, content in self._files.items() if not self._is_stray(name)}
-        self._taken = _marks(self._files)
+        self._loaded = _marks(self._files)
 
     @property
     def more(self) -> bool:
@@ -207,5 +207,5 @@ def list_file(key: Key) -> str | None:
 
 
 def _marks(files: Files) -> dict[str, tuple[str, str | None]]:
-    """What must be looked at again where it is another: who published it too, since that may not be said at first."""
+    """Digest and publisher by file: a change of either has the file checked again. The publisher may come later."""
     return {name: (content.digest, content.origin.who) for name, content in files.items()}

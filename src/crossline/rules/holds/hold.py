@@ -24,7 +24,7 @@ from crossline.rules.composition import Sources, way_of
 from crossline.rules.holds.manual import PlacedRule, placed_rules
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
-HOLD = "hold:"  # no rule that somebody wrote has such an id
+HOLD = "hold:"  # no rule of a file has such an id
 _ALERTS = "alerts"
 _HELD = Formula(f"{_ALERTS} >= 1", Compare((Name(_ALERTS, "integer"), Constant(1, "integer")), (">=",)))
 

@@ -108,7 +108,7 @@ def key_problem(key: Key, spec: StreamSpec) -> tuple[str, str] | None:
 
 
 def value_of(text: str, field: FieldSpec) -> str | int | bool:
-    """The value that a field of that type has, of how a key says it."""
+    """The value of a key's text, in the type of its field."""
     if field.kind == "integer":
         return int(text)
     return text == "true" if field.kind == "boolean" else text

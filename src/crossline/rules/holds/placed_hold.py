@@ -9,7 +9,7 @@ from typing import Any
 from crossline.basics.times import BEGINNING_MS, FOREVER_MS
 from crossline.rules.holds.release import Key, release_key
 
-BY_HAND = "hold:"  # begins the id of the reason that is a hold of no rule; no rule that somebody wrote has such an id
+BY_HAND = "hold:"  # begins the id of a reason that is a hold without a rule; no rule of a file has such an id
 
 
 @dataclass(frozen=True, slots=True)

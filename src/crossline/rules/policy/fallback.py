@@ -34,7 +34,7 @@ from crossline.rules.base import Action, check_raw_conditions
 from crossline.rules.policy.membership import Membership
 from crossline.rules.policy.words import NAMES, RULES, TAGS
 
-SAFE: Action = "review"  # where no branch speaks: somebody looks at it; never a silent allow
+SAFE: Action = "review"  # where no branch holds: a person looks at it; never a silent allow
 
 _NO_FIGURES = "a fallback reads the record's own fields and lists: no hits, no figures"
 _QUOTED = re.compile(r"`([^`]*)`\Z")
@@ -99,7 +99,7 @@ class _Compiled:
     decision: Action
     formula: Formula | None
     condition: Condition
-    said: str
+    text: str
 
 
 class Fallback:
@@ -158,11 +158,11 @@ class Fallback:
                 self._membership.of(name, lists[name])
 
     def decide(self, fields: Mapping[str, Any], lists: Lists, ingest_ms: int) -> FallbackDecision:
-        """What the first branch that holds says; `review` where none does. Never raises, whatever the record.
+        """The decision of the first branch that holds; `review` where none does. Never raises, whatever the record.
 
         Args:
             fields: The record, nested or flat with dotted names. A field that is missing, null or of another type than
-                its stream says is missing, as in formulas. Timestamps are epoch milliseconds or RFC 3339 texts.
+                its stream declares is missing, as in formulas. Timestamps are epoch milliseconds or RFC 3339 texts.
             lists: The named lists in force, by name.
             ingest_ms: When the record came, epoch milliseconds: lists are read as of then.
 
@@ -174,7 +174,7 @@ class Fallback:
         for number, each in enumerate(self._branches):
             try:
                 if self._holds(each, known, lists, ingest_ms):
-                    return FallbackDecision(each.decision, number, each.said)
+                    return FallbackDecision(each.decision, number, each.text)
             except UnknownListError as error:
                 return FallbackDecision(SAFE, None, f"fallback[{number}] reads list {error}, which is not there")
         return FallbackDecision(

@@ -27,9 +27,9 @@ class DecidedRecord:
 class DecidingHit:
     """What a policy sees of a rule that holds at a record; ``alert_id`` and ``message`` are those of its alert.
 
-    ``standing``: it raised none here, and ``alert_id`` is that of its crossing; None: none is known. ``under``: tells
-    apart what holds at one record under several keys. ``held_by``: the alert of before that holds the record, where the
-    rule does not hold there itself; of what somebody holds, who is no alert, the id of that hold.
+    ``standing``: it raised none here, and ``alert_id`` is that of its crossing; None: none is known. ``under``: numbers
+    the keys under which it holds at one record. ``held_by``: the earlier alert that holds the record,
+    where the rule does not hold there itself; of a manual hold, which has no alert, the id of that hold.
     """
 
     rule_id: str
@@ -56,7 +56,7 @@ class DecidingHit:
 
     @property
     def by_hand(self) -> bool:
-        """Whether it is a hold that somebody placed of no rule: what is decided is no less grave."""
+        """Whether it is a manual hold without a rule: the decision is at least as grave."""
         return bool(self.held_by) and self.rule_id == f"{BY_HAND}{self.held_by}"
 
     @property
@@ -73,7 +73,7 @@ class DecidingHit:
 def hit_of(alert: Mapping[str, Any]) -> DecidingHit | None:
     """The hit of ``alert``; None where it does not count.
 
-    Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others. A correction tells of the
+    Shadow rules never decide, nor do rules whose alerts go to no sink: they only feed others. A correction has the
     hit that it corrects.
     """
     if alert["kind"] not in {"alert", "correction"} or not alert.get("emit_to_sink", True):

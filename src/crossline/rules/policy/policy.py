@@ -103,7 +103,7 @@ class Policy(_Model):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all that it says, in hex: equal for policies that are written alike."""
+        """SHA-256 of its content, in hex: equal for policies that are written alike."""
         return hashlib.sha256(orjson.dumps(self.to_json(), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     def unknown_rules(self, rule_ids: Iterable[str]) -> list[str]:

@@ -36,7 +36,7 @@ def _conditions(value: Any) -> Any:
 
 
 def _expected(value: Any) -> Any:
-    """Conditions are those of a part that says nothing else."""
+    """Conditions alone are a part that has nothing else."""
     if isinstance(value, SourcedFields):
         return value
     if isinstance(value, dict) and value.keys() & SourcedFields.model_fields.keys():
@@ -144,7 +144,7 @@ within: 2d
         keys = self.group_by or ()
         findings = super().stream_findings(name, spec, lists) + group_findings(keys, name, spec)
         if self.late_policy == "reevaluate" and any(rule_of(source) is not None for source in self.reading.sources):
-            expected = "evaluate or skip: an absence takes hits as they were told first, and no correction of them"
+            expected = "evaluate or skip: an absence reads hits as they were emitted first, and no corrections"
             findings.append(Finding(("late_policy",), "reevaluate", expected))
         given = (keys, name, spec, lists)
         findings += _placed("after", self._waiting.stream_findings(None, *given))

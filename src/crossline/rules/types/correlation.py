@@ -1,4 +1,4 @@
-"""``correlation``: a record held against what another stream says of its key at that time."""
+"""``correlation``: a record compared with the newest record of another stream for its key at that time."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class CorrelationRule(GeneratedFormulaRule):
     emit_mode: Literal["event", "context", "both"] = Field(
         "both", description="What the alert shows: the record's fields, the context, or both."
     )
-    context_type_field: str | None = Field(None, description="A field of the context's records that says their type.")
+    context_type_field: str | None = Field(None, description="The field of the context's records that has their type.")
     context_type_value: str | int | float | bool | None = Field(
         None, description="Only context of this type counts; it needs `context_type_field`."
     )

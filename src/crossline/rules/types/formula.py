@@ -86,7 +86,7 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         """As they are written."""
         return self.when or "", self.value
 
-    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - of which, is not said
+    def line_in_words(self, operator: str | None, threshold: float | None) -> str:  # noqa: ARG002 - the sentence does not name it
         """Nothing: the sentence names all the figures, and which of them the line is of stands in the alert."""
         return ""
 
@@ -134,9 +134,10 @@ when: tries >= 6 and declines / tries > 0.5 and amount_cents > 3 * usual
         reach_ms = max((each.window or 0) + each.delay for each in self.figures.values() if each.resolution is not None)
         for name, each in self.figures.items():
             if each.resolution not in {None, resolution}:
-                told, expected = format_duration(each.resolution or 0), format_duration(resolution)
+                found_text, expected = format_duration(each.resolution or 0), format_duration(resolution)
                 at = ("figures", name, "resolution")
-                found.append(Finding(at, told, f"{expected}, as figure {first} has: panes of a rule have one length"))
+                expected = f"{expected}, as figure {first} has: panes of a rule have one length"
+                found.append(Finding(at, found_text, expected))
             elif each.resolution is None and declared(each.aggregate).sketch_error is not None:
                 expected = (
                     f"{format_duration(resolution)} too: beside figures of panes, different values are in sketches"

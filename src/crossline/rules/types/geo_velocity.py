@@ -144,7 +144,7 @@ window: 12h
         return "" if threshold is None else f" (line: {number(threshold)} km/h)"
 
     def fires_where(self) -> str:
-        """In words: the formula says it in three comparisons."""
+        """In words: the formula has three comparisons."""
         least = f", over {self.min_distance_km} km or more" if self.min_distance_km else ""
         before = f"the {noun(self.source_topic, one=True)} before in {format_duration(self.window)}"
         faster = f"moved faster than {number(self.max_speed_kmh)} km/h"

@@ -213,6 +213,6 @@ threshold: 0.9
         names = super().placeholder_names(spec)
         return None if names is None else (*names, *_NOTES)
 
-    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the score says it
+    def in_words(self, value: float | None, read: Mapping[str, Any], by: str = "") -> str:  # noqa: ARG002 - the score is in the sentence
         """``score 0.93 by card c1 by card-fraud-3.onnx``."""
         return f"score {number(value)}{by} by {self.model}"

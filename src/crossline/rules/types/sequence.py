@@ -53,7 +53,7 @@ def _until(value: Any) -> Any:
 
 @rule_type("sequence")
 class SequenceRule(Rule):
-    """Fires where records of a key have taken all steps, in order and within a time."""
+    """Fires where records of a key complete all steps, in order and within a time."""
 
     rule_type: Literal["sequence"] = Field(description="`sequence`.")
     steps: Annotated[list[Annotated[StepFields, BeforeValidator(_step)]], BeforeValidator(_steps)] = Field(

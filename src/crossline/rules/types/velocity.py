@@ -198,12 +198,12 @@ cooldown: 5m
 
     def _default(self, counted: str) -> Sentence:
         words = declared(self.aggregation_type).words
-        said, after = (
+        before, after = (
             each.replace("{field}", self.aggregation_field or "").replace("{records}", counted)
             for each in (words.before, words.after)
         )
         sign = "" if self.operator == ">=" else f"{self.operator} "
-        parts: list[tuple[PartKind, str]] = [("text", said), ("value", ""), ("text", after)]
+        parts: list[tuple[PartKind, str]] = [("text", before), ("value", ""), ("text", after)]
         parts += [*key_parts(self.group_by), ("text", " in "), ("window", ""), ("text", f" (line: {sign}")]
         parts += [("threshold", ""), ("text", ")")]
         return Sentence(joined(parts))

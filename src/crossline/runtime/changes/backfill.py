@@ -5,7 +5,7 @@ the pipeline stands. Without that, a rule published now would differ for a while
 
 The past is read in slices that end where batches ended, each judged on the state of the slices before, as batches are:
 the log that this writes is the past, and no more than a slice is held beside the windows. Slices are read while
-batches go on; the last one, with what these brought meanwhile, between two batches.
+batches go on; the last step reads the records of these batches and runs between two batches.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from crossline.runtime.state_log.offset_history import OffsetHistory, OffsetMark
 # A log that gave nothing for so long (of ingest time) keeps no ended version in the plan snapshot; nor is a record in a
 # window that is dated as much later than it came.
 SLOWEST_MS = 86_400_000
-AWAY_S_MAX = 60.0  # how long a store is waited for; a past that cannot be read is told of, and read again later
+AWAY_S_MAX = 60.0  # how long a store is waited for; a failed read is logged and tried again later
 
 log = get_logger(__name__)
 
@@ -202,7 +202,7 @@ class BackfillReader:
         of_then = replace(
             snapshot, lists=lists.since(reached_ms), tables=lists.tables_since(reached_ms, snapshot.streams)
         )
-        alone = replace(of_then, only=names, clocks=clocks, backfills={}, deciding=None, levels=1)
+        alone = replace(of_then, only=names, clocks=clocks, backfills={}, deciding=None, depth_max=1)
         mine = replace(alone, _plans=None, _joins=None)
         return _Reading(numbers, StaticSnapshot(mine.to_json()), Backfill(folder, 0), start)
 

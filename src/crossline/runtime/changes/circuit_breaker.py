@@ -24,8 +24,8 @@ _TO_DO = (
 class CircuitBreaker:
     """Counts alerts by rule version, in a file of the checkpoint; ``default``: of rules without a bound of their own.
 
-    The file has the counts after the last two batches that changed them. Of one that is run again those before it hold,
-    so that it is found to flood, or not, as it was.
+    The file has the counts after the last two batches that changed them. A batch that is run again starts from the
+    counts before it, so the result is the same.
     """
 
     def __init__(self, checkpoint: str, default: Bound | None) -> None:

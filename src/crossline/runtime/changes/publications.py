@@ -44,7 +44,7 @@ def rules_of(settings: RulesDirectory | RulesTopic) -> Publications | None:
 
 
 def lists_of(settings: Directory | ControlTopic, rules: RulesDirectory | RulesTopic) -> str | Publications:
-    """Where lists come from. Of contents that came one behind the other the last one counts."""
+    """The source of lists. Of several contents in sequence the last one counts."""
     if isinstance(settings, ControlTopic):
         from crossline.io.kafka.control import ControlTopicReader  # noqa: PLC0415 - as above
 
@@ -82,16 +82,16 @@ class RefusalProducer(Protocol):
 class RefusalTopic:
     """Has every refusal of a rule log stand in a topic, at least once, whatever stops or is away meanwhile.
 
-    ``mark`` is a file that says how many of the log are there. A kill between the topic and the file has some told
+    ``mark`` is a file with the number of the log's refusals that are in the topic. A kill between the two has some sent
     again, under the same ``refusal_id``.
     """
 
-    def __init__(self, teller: RefusalProducer, mark: Path, pipeline: str) -> None:
-        self._teller = teller
+    def __init__(self, producer: RefusalProducer, mark: Path, pipeline: str) -> None:
+        self._producer = producer
         self._mark = mark
         self._pipeline = pipeline
         self._events: list[RuleEvent] = []
-        self._told = 0
+        self._published_count = 0
         self._sent: set[int] = set()  # under way, or there
         self._there: set[int] = set()
         self._trouble = False
@@ -100,9 +100,9 @@ class RefusalTopic:
         """Go on with the ``events`` of the log."""
         self._events = [event for event in events if event.event == "refused"]
         try:
-            self._told = min(int(self._mark.read_text()), len(self._events))
+            self._published_count = min(int(self._mark.read_text()), len(self._events))
         except (OSError, ValueError):
-            self._told = 0
+            self._published_count = 0
 
     def add(self, events: Sequence[RuleEvent]) -> None:
         """Those among ``events``, which were logged, are to be reported."""
@@ -110,18 +110,18 @@ class RefusalTopic:
 
     def send(self) -> None:
         """Send what is not there yet, and note what is. Waits for nothing."""
-        self._note_answers(self._teller.answers())
-        for number in range(self._told, min(len(self._events), self._told + _UNDER_WAY_MAX)):
+        self._note_answers(self._producer.answers())
+        for number in range(self._published_count, min(len(self._events), self._published_count + _UNDER_WAY_MAX)):
             if number not in self._sent:
                 self._sent.add(number)
                 event = self._events[number]
                 name = digest_of(f"{self._pipeline} {event.at_ms} {event.source} {event.digest}".encode())
                 headers = {"refusal_id": name, "pipeline": self._pipeline}
-                self._teller.post(number, str(event.source).encode(), orjson.dumps(event.as_dict()), headers)
+                self._producer.post(number, str(event.source).encode(), orjson.dumps(event.as_dict()), headers)
 
     def close(self) -> None:
         """Let go of the topic. What is not there yet is reported at the next start."""
-        self._note_answers(self._teller.close())
+        self._note_answers(self._producer.close())
 
     def _note_answers(self, answers: Mapping[int, str | None]) -> None:
         for number, error in answers.items():
@@ -130,19 +130,19 @@ class RefusalTopic:
             else:
                 self._sent.discard(number)
                 if not self._trouble:
-                    log.warning("a refusal cannot be told; trying again", topic=self._teller.topic, error=error)
+                    log.warning("a refusal cannot be published; trying again", topic=self._producer.topic, error=error)
         if answers:
             self._trouble = any(error is not None for error in answers.values())
-        text = self._told
+        text = self._published_count
         while text in self._there:
             self._there.discard(text)
             self._sent.discard(text)
             text += 1
-        if text != self._told:
-            self._told = text
-            aside = self._mark.with_suffix(".tmp")
-            aside.write_text(f"{text}\n")
-            aside.replace(self._mark)
+        if text != self._published_count:
+            self._published_count = text
+            temporary = self._mark.with_suffix(".tmp")
+            temporary.write_text(f"{text}\n")
+            temporary.replace(self._mark)
 
 
 def refusal_topic_of(settings: RulesDirectory | RulesTopic, rule_log: Path) -> RefusalTopic | None:
@@ -151,5 +151,5 @@ def refusal_topic_of(settings: RulesDirectory | RulesTopic, rule_log: Path) -> R
         return None
     from crossline.io.kafka.control import ControlTopicPublisher  # noqa: PLC0415 - as above
 
-    teller = ControlTopicPublisher(client_of(settings), settings.refusals_topic)
-    return RefusalTopic(teller, rule_log.with_suffix(".refusals"), rule_log.stem)
+    producer = ControlTopicPublisher(client_of(settings), settings.refusals_topic)
+    return RefusalTopic(producer, rule_log.with_suffix(".refusals"), rule_log.stem)

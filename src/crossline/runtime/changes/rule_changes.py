@@ -1,11 +1,11 @@
-"""Rules, lists and tables that change while batches run: read and checked beside them, in force between two.
+"""Changes of rules, lists and tables during a run: read and checked beside batches, in force between two of them.
 
-Three steps, so that no batch waits for the slow ones, and a batch that is held by its sinks holds no rule back:
+A change takes three steps. So no batch waits for the slow steps, and a batch that its sinks hold delays no rule:
 
-1. What changed is read and checked, and the past of new state stores is read from the source, while batches go on.
+1. The change is read and checked, and new state stores are backfilled from the source, while batches go on.
 2. It is logged, with the instant from which it holds: just after every record that was judged. That waits for a batch
    that is being judged, not for one that is being delivered.
-3. The plan snapshot is replaced before the next batch is judged. From there on tasks know of it.
+3. The plan snapshot is replaced before the next batch is judged. From then on tasks use it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class RuleChanges:
         self._unscored: set[str] = set()
         self._refused: set[_Name] = set()  # refusals that were reported in this run
         self._ahead: set[_Name] = set()  # those of them that are yet to be logged
-        self._told = ""
+        self._logged_error = ""
 
     def start(self) -> None:
         """The rules to begin with; write the plan snapshot."""
@@ -108,7 +108,7 @@ class RuleChanges:
             self._look()
 
     def _check_policy(self) -> None:
-        """Rules come and go, so that a policy may name one that is not there: it is reported, and asked for in vain."""
+        """Rules come and go, so a policy may name one that is not there: it is reported, and never matches."""
         deciding = self._configured.deciding
         ids = {version.rule.rule_id for version in self._rules.versions}
         missing = deciding.policy.unknown_rules(ids) if deciding is not None else []
@@ -219,9 +219,9 @@ class RuleChanges:
         except StoppedError:
             return
         except Exception as error:  # noqa: BLE001 - as above
-            if str(error) != self._told:
-                self._told = str(error)
-                log.error("rule changes could not be taken up; trying again", error=self._told)  # noqa: TRY400
+            if str(error) != self._logged_error:
+                self._logged_error = str(error)
+                log.error("rule changes could not be applied; trying again", error=self._logged_error)  # noqa: TRY400
 
     def _look(self) -> None:
         """Read and check what changed, and log it."""
@@ -248,7 +248,7 @@ class RuleChanges:
         self._log_events(events)
 
     def _log_events(self, events: Sequence[dict[str, Any]]) -> None:
-        """Log and count ``events``, but for refusals that the start told before they were in the rule log."""
+        """Log and count ``events``, without refusals that the start logged before they were in the rule log."""
         for event in events:
             if event["event"] == "refused":
                 name = _name_of(event)
@@ -257,11 +257,11 @@ class RuleChanges:
                     continue
                 self._refused.add(name)
             self.logged[event["event"]] += 1
-            tell = _LOUD.get(event["event"], log.info)
-            tell(event["event"], **_said(event))
+            write = _LOUD.get(event["event"], log.info)
+            write(event["event"], **_log_fields(event))
 
     def _log_refused(self) -> set[_Name]:
-        """Log and count what stands refused and was not told in this run: of earlier ones, or not logged yet; which."""
+        """Log and count refusals in force that this run has not logged yet; returns them."""
         fresh = [each for each in self._feed.refusals() if _name_of(each) not in self._refused]
         self._log_events(fresh)
         return {_name_of(each) for each in fresh}
@@ -325,7 +325,7 @@ class RuleChanges:
         return standing.after(self._snapshot, self._continuing(rules), mine, tables)
 
     def _continuing(self, rules: RuleSet) -> RuleSet:
-        """Without the versions that ended, whose last records wait for nothing more and are not judged again."""
+        """Without the ended versions that no waiting record and no replay needs."""
         streams, defaults = self._configured.streams, self._configured.defaults
         again_ms = rules.again_ms(defaults)
 
@@ -373,7 +373,7 @@ class RuleChanges:
         except BackfillError as error:
             # A rule without its past is better than none, or a pipeline that stands.
             if str(error) != self._without_past:
-                log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - told, and in the log
+                log.error("new rules begin without their past", error=str(error))  # noqa: TRY400 - reported, and in the log
                 self._events.append(self._feed.note("without_past", str(error)))
                 self.logged["without_past"] += 1
                 self._without_past = str(error)
@@ -384,8 +384,8 @@ def _name_of(refusal: Mapping[str, Any]) -> _Name:
     return tuple(refusal.get(part) for part in ("source", "digest", "list_name", "table_name"))
 
 
-def _said(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What a line of the log says of ``event``."""
+def _log_fields(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the log line of ``event``."""
     body = {name: event[name] for name in _LOGGED_FIELDS if name in event}
     if event["event"] == "refused" and "count" in body and "table_name" not in event:
         body["rules_not_taken_up"] = body.pop("count")

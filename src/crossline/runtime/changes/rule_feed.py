@@ -82,7 +82,7 @@ class RuleFeed(Protocol):
         ...
 
     def refusals(self) -> list[dict[str, Any]]:
-        """What is refused as it stands now: by the start, and by what was last taken up."""
+        """The refusals in force: of the start, and of the changes applied last."""
         ...
 
     def changed(self) -> bool:
@@ -153,10 +153,17 @@ class DirectoryFeed:
         self._rows = TopicTables(config, self._path, sorted_for_tasks, row_reader)
         self._tables = TablesDirectory(config, self._store) if config.tables else None
         topics = rule_topics(config.sinks)
-        checked = (config.streams, self._list_names, topics, config.figures, rules_of(config.rules))
         need = config.rules.review
         self._log = DirectoryRuleLog(
-            config.rules.path, config.name, *checked, review=need != "none", proven=need == "proven"
+            config.rules.path,
+            config.name,
+            config.streams,
+            list_names=self._list_names,
+            sink_topics=topics,
+            figures=config.figures,
+            publications=rules_of(config.rules),
+            review=need != "none",
+            proven=need == "proven",
         )
         self._refusals = refusal_topic_of(config.rules, self._path)
         self._streams = tuple(config.streams)
@@ -165,7 +172,7 @@ class DirectoryFeed:
         self._waiting = _Waiting()
 
     def _list_names(self) -> Collection[str]:
-        """Those that there are, or will be once what waits is taken up."""
+        """The current ones, with the changes that wait to be applied."""
         return self._preview().lists.versions
 
     def _preview(self) -> LoggedTimes:
@@ -222,7 +229,7 @@ class DirectoryFeed:
         return self._log.preview(self._waiting.rules), self._preview()
 
     def note(self, event: EventKind, text: str) -> dict[str, Any]:
-        """In the log, so that a start tells it again where it was not delivered."""
+        """Write it to the rule log, so that a start reports it again where it was not delivered."""
         return self._log.note(event, text, _now_ms()).as_dict()
 
     def take_up(self, highest_ingest_ms: Mapping[str, int]) -> tuple[RuleSet, ListTimes, list[dict[str, Any]]]:
@@ -274,7 +281,7 @@ class DirectoryFeed:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What changed and was read, and is not taken up yet."""
+    """Changes that were read and are not applied yet."""
 
     lists: ListChanges | None = None
     tables: TableChanges | None = None

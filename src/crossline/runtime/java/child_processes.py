@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, however that one ends: measurements and tests start many."""
+"""Child processes that end with their parent, however it ends. Measurements and tests start many."""
 
 from __future__ import annotations
 

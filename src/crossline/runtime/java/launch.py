@@ -38,19 +38,25 @@ from crossline.runtime.machine.temporary_folders import OwnFolder, own_folder, s
 END_S = 20.0  # Java takes half a second to end; more where a batch is under way
 # What ignores a signal when it starts another program hands that on; Java leaves ignored signals alone.
 _DEAF = 'trap "" INT TERM; exec "$@"'
-# With any of these somebody has their own say in how Java is started: then Spark's scripts do it.
-_SAYS = ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_DIST_CLASSPATH", "SPARK_DRIVER_MEMORY")
+# Each of these changes how Java is started: where one is set, Spark's scripts start it.
+_OVERRIDES = (
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_DIST_CLASSPATH",
+    "SPARK_DRIVER_MEMORY",
+)
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 _DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningJava:
-    """A Java that was started here. ``said``: where it writes its port and secret; ``zygote`` None: there is none."""
+    """A Java that was started here. ``connection_file``: with its port and secret. ``zygote`` None: there is none."""
 
     process: subprocess.Popen[bytes]
     folder: OwnFolder
-    said: Path
+    connection_file: Path
     zygote: subprocess.Popen[bytes] | None
 
 
@@ -58,12 +64,12 @@ _started: list[RunningJava] = []
 
 
 def started() -> RunningJava | None:
-    """The Java of this process; None where there is none, or somebody else's."""
+    """The Java of this process; None where there is none, or where other code started it."""
     return _started[0] if _started else None
 
 
 def session_folder() -> Path | None:
-    """Where the Java that was started here keeps what is temporary; None as in ``started``."""
+    """The temporary folder of the Java that was started here; None as in ``started``."""
     return _started[0].folder.path if _started else None
 
 
@@ -78,12 +84,12 @@ def is_one_process(master: str | None) -> bool:
 
 
 def is_started_here(master: str | None) -> bool:
-    """Whether whatever Spark consists of is started by this process, and by nobody else."""
+    """Whether this process starts every process of Spark."""
     return is_one_process(master) or (master is not None and master.startswith("local-cluster["))
 
 
 def prepare(environment: MutableMapping[str, str], *, here: bool, python: str | None = None) -> None:
-    """What Spark and PySpark look for in the environment; what somebody has set stays. ``python``: of executors."""
+    """What Spark and PySpark look for in the environment; values that are set stay. ``python``: of executors."""
     environment["PYSPARK_PYTHON"] = python or (str(worker_python()) if here else sys.executable)
     environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if here:
@@ -108,7 +114,7 @@ def launch_ahead(master: str | None) -> RunningJava | None:
 
 
 def launch(settings: Mapping[str, str]) -> RunningJava:
-    """Start Java for ``settings``; the one there is where this process has started one already."""
+    """Start Java for ``settings``, or return the one that this process started before."""
     known = started()
     if known is not None:
         return known
@@ -161,7 +167,7 @@ def _at_exit(owner: int, made: RunningJava) -> None:
 
 
 def _with_folder(settings: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Spark's settings with its temporary files in ``folder``, where nobody said otherwise."""
+    """Spark's settings with its temporary files in ``folder``, unless they are set otherwise."""
     temp = shlex.quote(f"-Djava.io.tmpdir={folder}")
     options = f"{settings.get(_DRIVER_OPTIONS, '')} {temp}".strip()
     return {"spark.local.dir": str(folder), **settings, _DRIVER_OPTIONS: options}
@@ -196,13 +202,13 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
     """How Java is started.
 
     Spark's scripts ask one Java for the command of another, which takes half a second, and add modules that Java warns
-    of. Where nobody but us has a say, the command is known.
+    of. Where none of ``_OVERRIDES`` is set, the command is known.
     """
     given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     more = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     home = Path(environment["SPARK_HOME"]) if "SPARK_HOME" in environment else None
     master = settings.get("spark.master")
-    if home != spark_home() or any(environment.get(name) for name in _SAYS) or not is_one_process(master):
+    if home != spark_home() or any(environment.get(name) for name in _OVERRIDES) or not is_one_process(master):
         # Masters elsewhere hand PySpark's zips to their executors, as YARN does.
         home = home or (spark_home() if is_on_this_machine(master) else spark_folder())
         return [str(home / "bin" / "spark-submit"), *given, *more]

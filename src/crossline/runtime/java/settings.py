@@ -1,4 +1,4 @@
-"""Spark's settings as crossline needs them; each says which measurement or failure it answers. Quick to import."""
+"""Spark's settings as crossline needs them, each with the measurement or failure behind it. Quick to import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ JAR_GROUPS = ("local-fs", "spark-kafka")
 # Without both, Spark binds to whatever the host name resolves to, where anybody who gets there may run code.
 LOOPBACK: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 # Where driver and executors are started by us alone, all that Spark listens at asks for a secret, which Spark draws as
-# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` nobody connects.
+# it starts (on ``local[…]``) or gets from us (``local-cluster``), and is encrypted. On ``local[…]`` no executor
+# connects.
 AUTHENTICATE: Mapping[str, str] = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 SECRET = "spark.authenticate.secret"  # noqa: S105 - the name of a setting
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -51,7 +52,10 @@ RUNTIME_SETTINGS: Mapping[str, str] = {
 
 # Where tasks may run elsewhere. A task waits so long for the executor of its shards (``shard_placement``): as a batch
 # should take; elsewhere they would be read first, and whole. No other place that Spark would prefer is worth a wait.
-HOMES: Mapping[str, str] = {"spark.locality.wait.process": "5s", "spark.shuffle.reduceLocality.enabled": "false"}
+SHARD_PLACEMENT: Mapping[str, str] = {
+    "spark.locality.wait.process": "5s",
+    "spark.shuffle.reduceLocality.enabled": "false",
+}
 # On machines that we know nothing of. A container of YARN has its temporary folder below others with long names, and
 # the address of a socket has 107 bytes at most: no worker would start. Sockets have random names.
 ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as above

@@ -1,4 +1,4 @@
-"""Where in the code a process was when the system ended it, as by a fault in compiled code: for whoever started it."""
+"""Where in the code a process was when the system ended it, as by a fault in compiled code. Its parent reads this."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from crossline.runtime.work.task import Task
 class MemoryJudge:
     """Judges the shards of one process, batch after batch; nothing is logged.
 
-    ``on_delta``: is given the level, the state and what a batch added to it, by the one that keeps that. ``wanted``:
+    ``on_delta``: called with the depth, the state and the segment of a batch, by a caller that saves them. ``wanted``:
     which hits become alerts; None: all.
     """
 
@@ -36,41 +36,41 @@ class MemoryJudge:
     wanted: Callable[[Hit], bool] | None = None
 
     def __call__(
-        self, task: Task, level: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
+        self, task: Task, depth: int, given: Mapping[int, Sequence[memoryview]], watch: Stopwatch
     ) -> Iterator[StageRows]:
         """What comes of each shard."""
         snapshot = self.source.current()
         for shard, blobs in given.items():
             watch.start()
-            state = self.states.get((level, shard))
+            state = self.states.get((depth, shard))
             if state is None:
-                state = self.states[level, shard] = snapshot.new_state()
-            if not level:
+                state = self.states[depth, shard] = snapshot.new_state()
+            if not depth:
                 rows, deltas = decide_shard(snapshot, state, DecisionWriter(task, shard), blobs, watch)
-                self._note(level, state, deltas)
+                self._note(depth, state, deltas)
                 yield rows
                 continue
             parts = list(parts_of(blobs, f"parts of batch {task.batch_id} for shard {shard}"))
             watch.lap("unpack")
-            if snapshot.bounds.aligned and level == 1:
+            if snapshot.bounds.aligned and depth == 1:
                 parts, later = self._aligned(snapshot, shard, parts)
                 yield later
-            output = judge(snapshot.plans_at(level), state, parts, snapshot.judging, measuring())
+            output = judge(snapshot.plans_at(depth), state, parts, snapshot.judging, measuring())
             watch.lap("judge")
             if self.wanted is not None:
                 output.hits = [hit for hit in output.hits if self.wanted(hit)]
-            rows = result_rows(snapshot, level, shard, output, state)
-            self._note(level, state, output.deltas)
+            rows = result_rows(snapshot, depth, shard, output, state)
+            self._note(depth, state, output.deltas)
             yield rows
 
-    def _note(self, level: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
+    def _note(self, depth: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
         if self.on_delta is not None:
-            self.on_delta(level, state, deltas)
+            self.on_delta(depth, state, deltas)
 
     def _aligned(self, snapshot: PlanSnapshot, shard: int, parts: list[WirePart]) -> tuple[list[WirePart], StageRows]:
-        """What a shard judges now of what came and of what waited; what is for stages above waits here too."""
+        """The parts that a shard judges now, new and buffered; parts for later stages are buffered here too."""
         waiting = self.waiting.setdefault(shard, AlignmentBuffer(snapshot.bounds.aligned))
-        level_of = {plan.stream: plan.level for plan in snapshot.plans()}
+        depth_of = {plan.stream: plan.depth for plan in snapshot.plans()}
         ready = waiting.release(snapshot.plans(), parts)
-        above = [(level_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if level_of[m["stream"]] > 1]
-        return [part for part in ready if level_of[part[0]["stream"]] == 1], part_rows(above)
+        above = [(depth_of[m["stream"]], Part(shard, dict(m), a)) for m, a in ready if depth_of[m["stream"]] > 1]
+        return [part for part in ready if depth_of[part[0]["stream"]] == 1], part_rows(above)

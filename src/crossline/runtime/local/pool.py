@@ -118,7 +118,7 @@ class Pool:
                     self._begin(batch_id, dealt)
             if not under_way:
                 return
-            for done in self._heard():
+            for done in self._received():
                 ended = self._ended(under_way[done.batch_id], done)
                 if ended is not None:
                     del under_way[done.batch_id]
@@ -130,11 +130,11 @@ class Pool:
             files = [
                 write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
             ]
-            self._ask(connection, StageRequest(batch_id, 0, tuple(files)))
+            self._send(connection, StageRequest(batch_id, 0, tuple(files)))
 
-    def _ask(self, connection: Connection, asked: StageRequest) -> None:
+    def _send(self, connection: Connection, request: StageRequest) -> None:
         try:
-            connection.send(asked)
+            connection.send(request)
         except OSError:
             raise self._gone() from None
 
@@ -149,7 +149,7 @@ class Pool:
         why = f"it was in\n{calls}" if calls else "see the system's log for the reason (out of memory?)"
         return PermanentError(f"a process that judges ended (exit code {codes or 'unknown'}); {why}")
 
-    def _heard(self) -> list[StageResult]:
+    def _received(self) -> list[StageResult]:
         while True:
             if self._stop.is_set():
                 raise StoppedError("stopped before all was judged")
@@ -175,7 +175,7 @@ class Pool:
         batch.left = self._count
         for number, connection in enumerate(self._connections):
             rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
-            self._ask(connection, StageRequest(done.batch_id, batch.stage, rows))
+            self._send(connection, StageRequest(done.batch_id, batch.stage, rows))
         return None
 
 

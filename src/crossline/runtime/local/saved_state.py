@@ -22,19 +22,19 @@ from crossline.plan.state_stores import Layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 
 FORMAT = 1
-TRIM_EVERY = 32  # segments of a level between two looks at which of them no window needs any more
+TRIM_EVERY = 32  # segments of a depth between two looks at which of them no window needs any more
 
 
 @dataclass(slots=True)
 class Segments:
-    """What batches added to the states, by level: the oldest first, without those that no window needs."""
+    """What batches added to the states, by depth: the oldest first, without those that no window needs."""
 
-    by_level: dict[int, list[bytes]] = field(default_factory=dict)
+    by_depth: dict[int, list[bytes]] = field(default_factory=dict)
     _added: int = 0
 
-    def add(self, level: int, segment: bytes) -> None:
+    def add(self, depth: int, segment: bytes) -> None:
         """Keep what a batch added."""
-        self.by_level.setdefault(level, []).append(segment)
+        self.by_depth.setdefault(depth, []).append(segment)
         self._added += 1
 
     def trim(self, snapshot: PlanSnapshot, states: Mapping[int, ShardState]) -> None:
@@ -42,23 +42,23 @@ class Segments:
         if self._added < TRIM_EVERY:
             return
         self._added = 0
-        for level, segments in self.by_level.items():
-            plans, gone = snapshot.kept_at(level), 0
+        for depth, segments in self.by_depth.items():
+            plans, gone = snapshot.kept_at(depth), 0
             while gone < len(segments) - 1:
                 meta, _ = wire.decode(segments[gone], "a segment in memory")
-                if not expired(plans, states[level], [meta], snapshot.bounds):
+                if not expired(plans, states[depth], [meta], snapshot.bounds):
                     break
                 gone += 1
             del segments[:gone]
 
     def states(self, snapshot: PlanSnapshot) -> dict[int, ShardState]:
-        """The states that they make, by level."""
+        """The states that they make, by depth."""
         found = {}
-        for level, segments in self.by_level.items():
-            state = found[level] = snapshot.new_state()
+        for depth, segments in self.by_depth.items():
+            state = found[depth] = snapshot.new_state()
             for segment in segments:
                 meta, arrays = wire.decode(segment, "a segment")
-                apply_delta(snapshot.kept_at(level), state, meta, arrays, snapshot.bounds)
+                apply_delta(snapshot.kept_at(depth), state, meta, arrays, snapshot.bounds)
         return found
 
 
@@ -80,11 +80,11 @@ class SavedRun:
             "plan": self.plan,
             "batch": self.batch,
             "rows": self.rows,
-            "levels": {str(level): len(each) for level, each in self.segments.by_level.items()},
+            "levels": {str(depth): len(each) for depth, each in self.segments.by_depth.items()},
         }
         arrays = {
-            f"{level}.{number}": np.frombuffer(segment, np.uint8)
-            for level, segments in self.segments.by_level.items()
+            f"{depth}.{number}": np.frombuffer(segment, np.uint8)
+            for depth, segments in self.segments.by_depth.items()
             for number, segment in enumerate(segments)
         }
         return wire.encode(meta, arrays)
@@ -99,11 +99,11 @@ def read_saved_run(raw: bytes, where: str) -> SavedRun:
             f"{where}: found {found}, expected a saved detector of format {FORMAT}; load it with the version of "
             "crossline that wrote it, or feed a new detector the records of its windows"
         )
-    by_level = {
-        int(level): [arrays[f"{level}.{number}"].tobytes() for number in range(count)]
-        for level, count in meta["levels"].items()
+    by_depth = {
+        int(depth): [arrays[f"{depth}.{number}"].tobytes() for number in range(count)]
+        for depth, count in meta["levels"].items()
     }
-    return SavedRun(Segments(by_level), meta["batch"], meta["rows"], meta["plan"], meta["version"])
+    return SavedRun(Segments(by_depth), meta["batch"], meta["rows"], meta["plan"], meta["version"])
 
 
 def plan_of(snapshot: PlanSnapshot) -> dict[str, Any]:

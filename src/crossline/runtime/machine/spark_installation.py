@@ -21,7 +21,7 @@ def spark_folder() -> Path:
 
 @cache
 def spark_version() -> str:
-    """The version, as the package says it."""
+    """The version that the package declares."""
     text = (spark_folder() / "version.py").read_text(encoding="utf-8")
     found = re.search(r"__version__[^=]*= *[\"']([^\"']+)", text)
     return found.group(1) if found else "unknown"

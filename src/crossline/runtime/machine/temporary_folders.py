@@ -1,7 +1,7 @@
-"""Temporary folders of our own: each is locked while somebody uses it, and removed by the next run once nobody does.
+"""Temporary folders of our own: each is locked while a process uses it, and removed by the next run after that.
 
-The lock is the system's, on a file in the folder. It goes with the last process that has it, however that one ended,
-and it is seen by processes that cannot see each other, as in containers with one temporary folder.
+The lock is a file lock of the system. It ends with the last process that holds it, however that process ended. It also
+works between containers that share a temporary folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OwnFolder:
     lock: int
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it, and let go of it; not to be called twice."""
+        """Remove the folder with its content, and release the lock; not to be called twice."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
@@ -42,9 +42,9 @@ def own_folder(kind: str = "") -> OwnFolder:
         with suppress(FileNotFoundError):
             lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             if _locked(lock) and _is_there(path / LOCK, lock):
-                os.pwrite(lock, OURS, 0)  # from here on it can be swept, once it is let go of
+                os.pwrite(lock, OURS, 0)  # from here on it can be swept, once its lock is released
                 return OwnFolder(path, lock)
-            os.close(lock)  # somebody removed it between two of these lines
+            os.close(lock)  # another process removed it between two of these lines
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def own_folder_for(kind: str) -> Iterator[Path]:
 
 
 def sweep() -> list[Path]:
-    """Remove our folders that nobody holds any more; those that were removed.
+    """Remove our folders that no process locks any more; returns those that were removed.
 
     Whatever else has such a name is left alone: what is another user's, what is no folder, what has no lock of ours.
     """

@@ -15,7 +15,7 @@ PASSWORD = "changeit"  # noqa: S105 - public by custom, guards nothing
 
 
 def certificates(environment: Mapping[str, str] = os.environ) -> list[bytes]:
-    """The trusted certificates in DER form: those of Python's own bundle, and of the file that pip is told of."""
+    """The trusted certificates in DER form: those of Python's own bundle, and of pip's configured file."""
     context = ssl.create_default_context()
     given = environment.get("PIP_CERT")
     if given and Path(given).is_file():

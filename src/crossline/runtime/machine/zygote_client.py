@@ -11,7 +11,7 @@ import socket
 import sys
 
 
-def ask(path: str, module: str, arguments: list[str], descriptors: list[int]) -> socket.socket:
+def request_fork(path: str, module: str, arguments: list[str], descriptors: list[int]) -> socket.socket:
     """Have a fork of the process at ``path`` run ``module``, with these three descriptors for its standard streams.
 
     Raises OSError where there is none.
@@ -19,25 +19,25 @@ def ask(path: str, module: str, arguments: list[str], descriptors: list[int]) ->
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
     folder = os.getcwd()  # noqa: PTH109 - pathlib takes as long to load as all else here
-    asked = {"module": module, "arguments": ["-m", *arguments], "folder": folder, "environment": dict(os.environ)}
-    body = json.dumps(asked).encode()
+    request = {"module": module, "arguments": ["-m", *arguments], "folder": folder, "environment": dict(os.environ)}
+    body = json.dumps(request).encode()
     socket.send_fds(connection, [len(body).to_bytes(8, "little")], descriptors)
     connection.sendall(body)
     return connection
 
 
 def main() -> None:
-    """Be what was asked for."""
+    """Run the requested module in a fork of the zygote, or else in this process."""
     python, *arguments = sys.argv[1:]
     path = os.environ.get("CROSSLINE_ZYGOTE")
     connection = None
     if path and arguments[:1] == ["-m"] and len(arguments) > 1:
         try:
-            connection = ask(path, arguments[1], arguments[2:], [0, 1, 2])
+            connection = request_fork(path, arguments[1], arguments[2:], [0, 1, 2])
         except OSError:
             connection = None
     if connection is None:
-        os.execv(python, [python, *arguments])  # noqa: S606 - it becomes what was asked for
+        os.execv(python, [python, *arguments])  # noqa: S606 - it becomes the requested program
     for number in (0, 1):  # theirs now: what waits for their end must not wait for this process
         os.close(number)
     code = connection.recv(1)

@@ -60,8 +60,8 @@ class RunOptions:
 
     ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
     ``file_source``).
-    ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: who is told how sinks do.
-    ``allow_no_rules``: whether it starts where no rule is left to judge by.
+    ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: receives the state of
+    sinks. ``allow_no_rules``: whether it starts where no rule is left to judge by.
     """
 
     complete: bool = False
@@ -107,7 +107,7 @@ def assemble(
     """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
 
     It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
-    the checkpoint is another's, UsageError where it tells other figures.
+    the checkpoint is another's, UsageError where it has other figures.
     """
     held = claim_checkpoint(config.engine.checkpoint)
     try:
@@ -139,22 +139,71 @@ def _assembled(
     features: FeaturePipeline | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
-    checkpoint = str(held.folder)
-    here = is_on_this_machine(spark.sparkContext.master)
     before = previous_snapshot(held.folder)
     shards = _shards(config, before, cores)
-    bounds = Bounds(config.engine.partition_lag)
-    deciding = None if features is not None else _deciding(config, before)
     if features is not None:
         _check_figures(features.feed, before, held.folder)
-    given = (dict(config.streams), rule_defaults(config), shards, bounds)
-    snapshot = PlanSnapshot(RuleSet(), *given, deciding=deciding, feature_query=features is not None)
+    snapshot = PlanSnapshot(
+        RuleSet(),
+        streams=dict(config.streams),
+        defaults=rule_defaults(config),
+        shards=shards,
+        bounds=Bounds(config.engine.partition_lag),
+        deciding=None if features is not None else _deciding(config, before),
+        feature_query=features is not None,
+    )
+    settings = _pipeline_settings(spark, config, held, shards, decides=features is None)
+    sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
+    if features is not None:
+        return Pipeline(
+            spark,
+            settings,
+            snapshot,
+            sources,
+            features.feed,
+            [features.sink],
+            on_batch=options.on_batch,
+            checkpoint=held,
+            before=before,
+        )
+    held.keep_log(log_path(config.rules.path, config.name))
+    tables = held.folder / "tables"
+    feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
+    sinks = _sinks(config, options, held)
+    in_force = InForce()
+    if config.serve is not None:
+        ends = SourceEnds(str(held.folder), order)
+        sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
+    if config.lake is not None:
+        sinks.append(LakeSpoolSink(BatchSpool(held.lake_store), BatchRanges(str(held.folder), order)))
+    pipeline = Pipeline(
+        spark,
+        settings,
+        snapshot,
+        sources,
+        feed,
+        sinks,
+        on_batch=options.on_batch,
+        checkpoint=held,
+        before=before,
+        sink_watch=options.sink_watch,
+    )
+    in_force.snapshot = lambda: pipeline.snapshot
+    return pipeline
+
+
+def _pipeline_settings(
+    spark: SparkSession, config: Config, held: Checkpoint, shards: int, *, decides: bool
+) -> PipelineSettings:
+    """The settings of the run; ``decides``: it makes alerts and decisions, and not feature rows alone."""
+    cores = spark.sparkContext.defaultParallelism
+    here = is_on_this_machine(spark.sparkContext.master)
     local = spark.sparkContext.master.startswith("local[")
-    # No more than are there: which of them it keeps follows from those that it is asked for.
+    # No more than are there: the requests decide which of them it keeps.
     held_max = shards if _has_state_servers(spark) else max(2, 2 * -(-shards // max(1, cores)))
-    settings = PipelineSettings(
+    return PipelineSettings(
         name=config.name,
-        checkpoint=checkpoint,
+        checkpoint=str(held.folder),
         partitions=min(shards, cores),
         trigger_ms=config.engine.trigger,
         shards_held=held_max,
@@ -165,7 +214,7 @@ def _assembled(
         breaker=config.defaults.bound,
         state=held.state_root,
         tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,
-        topic=_decision_topic(config) if features is None else None,
+        topic=_decision_topic(config) if decides else None,
         records_max=sum(
             _records_max(config, source)
             for source in config.sources.values()
@@ -173,25 +222,6 @@ def _assembled(
         ),
         within_ms=max(config.engine.trigger, config.engine.batch_within),
     )
-    sources = [_source(config, stream, number, held, cores, options) for number, stream in enumerate(order)]
-    if features is not None:
-        return Pipeline(
-            spark, settings, snapshot, sources, features.feed, [features.sink], options.on_batch, held, before
-        )
-    held.keep_log(log_path(config.rules.path, config.name))
-    tables = Path(checkpoint) / "tables"
-    feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
-    sinks = _sinks(config, options, held)
-    run = (options.on_batch, held, before, options.sink_watch)
-    in_force = InForce()
-    if config.serve is not None:
-        ends = SourceEnds(checkpoint, order)
-        sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
-    if config.lake is not None:
-        sinks.append(LakeSpoolSink(BatchSpool(held.lake_store), BatchRanges(checkpoint, order)))
-    pipeline = Pipeline(spark, settings, snapshot, sources, feed, sinks, *run)
-    in_force.snapshot = lambda: pipeline.snapshot
-    return pipeline
 
 
 def _sinks(config: Config, options: RunOptions, held: Checkpoint) -> list[Sink]:
@@ -229,10 +259,10 @@ def _decision_topic(config: Config) -> DecisionTopic | None:
 
 
 def _check_figures(feed: FixedFeed, before: PlanSnapshot | None, checkpoint: Path) -> None:
-    """A column means one figure: what was told of other records under its name must be of the same."""
+    """A column has one definition: rows written before under its name must have the same."""
     if before is not None and before.rules.fingerprint != feed.start()[0].fingerprint:
         raise UsageError(
-            f"{checkpoint.parent}: holds figures of other definitions; expected the same ones; tell these into a "
+            f"{checkpoint.parent}: holds figures of other definitions; expected the same ones; write these into a "
             "folder of their own"
         )
 

@@ -45,9 +45,9 @@ ONE_TASK_RECORDS = 8_000
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
 IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
-# With shard placement, a process drops a shard that no task asked for in this many batches. A shard that one batch
+# With shard placement, a process drops a shard that no task used in this many batches. A shard that one batch
 # judges elsewhere (its executor was busy) stays cached there in case that happens again soon.
-ASKED_WITHIN = 16
+USED_WITHIN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Planner:
         if self._placement is not None:
             self._placement.refresh()
             if self._placement.available:
-                cache = replace(cache, asked_within=ASKED_WITHIN)
+                cache = replace(cache, used_within=USED_WITHIN)
         stages = stages_of(
             snapshot, intake, StateServerJudge(snapshot, cache, partitions, topic), kept=topic is not None
         )
@@ -153,7 +153,7 @@ def in_process_runner(
     listed = {source.stream: source.listed for source in sources if source.listed is not None}
     if java is None or java.zygote is None or not here or len(clients) + len(listed) < len(sources):
         return None
-    # It waits for nobody: what it cannot do at once, Spark's tasks do, which can be ended.
+    # It never waits: work that it cannot do at once goes to Spark's tasks, which can be ended.
     intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
     setup = Setup(snapshot, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
@@ -165,11 +165,11 @@ def spill_folder_of(settings: PipelineSettings) -> Path | None:
     java = started()
     if java is None or not settings.one_machine:
         return None
-    return java.folder.path / f"aside-{secrets.token_hex(8)}"
+    return java.folder.path / f"spill-{secrets.token_hex(8)}"
 
 
 def _run(way: str, outcome: Outcome) -> Outcome:
-    """``outcome``, which says ``way``."""
+    """``outcome`` with ``way`` in its figures."""
     outcome.figures[RAN] = way
     return outcome
 
@@ -264,7 +264,7 @@ class Batches:
             self._checkpoint.publish(self._stopping)
 
     def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
-        """What comes of the batch: of a small one without a job, where that can be."""
+        """The outcome of the batch; small batches run without a Spark job if possible."""
         fetchers = {source.stream: source.fetch for source in self._sources}
         if self._in_process is not None:
             ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
@@ -317,11 +317,11 @@ class Batches:
         if self._counted != delivery.batch_id:  # else it is run again, since a disk was full when it was noted
             self.totals.add(delivery)
             self._counted = delivery.batch_id
-        taken = delivery.figures["records"] + len(delivery.dead)
-        self._planner.note_size(taken)
+        read_count = delivery.figures["records"] + len(delivery.dead)
+        self._planner.note_size(read_count)
         if self.rate is not None:
-            self.rate.batch(taken, delivery.figures["detect_ms"])
-        if self.enough is not None and self.totals.taken >= self.enough:
+            self.rate.batch(read_count, delivery.figures["detect_ms"])
+        if self.enough is not None and self.totals.read_count >= self.enough:
             self.reached.set()
         if self.totals.batches == 1:
             ready = Path(self._settings.checkpoint) / "sources" / READY

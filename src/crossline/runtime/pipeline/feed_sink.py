@@ -99,7 +99,7 @@ class InForce:
     """By what records are decided about where no rule holds, as JSON values: by stream, from which ingest time on.
 
     ``rules``: the digest of the rules in force. ``on_time_ms``: up to which lateness a record is decided about.
-    ``snapshot`` says what batches are judged by; it is given once there is a pipeline.
+    ``snapshot`` gives the plan snapshot in force; it is set once there is a pipeline.
     """
 
     def __init__(self) -> None:
@@ -133,10 +133,10 @@ def _in_force(snapshot: PlanSnapshot) -> dict[str, Any]:
 class FeedSink:
     """Writes what each batch gave into ``folder``, a file a batch, for the decision API (``serve.feed`` reads it).
 
-    Guarantee: a batch's file is there, whole, before Spark is told that the batch is done; one that is run again writes
-    it again, with the same meaning. The oldest files go, beyond ``batches_max`` and ``bytes_max``: a reader that is
-    that far behind is told so. ``copy`` puts a file where the checkpoint is, where that is not here. Shadow alerts, and
-    those of rules that only feed others, are left out.
+    Guarantee: a batch's file is there, whole, before Spark commits the batch; one that is run again writes it again,
+    with the same meaning. The oldest files go, beyond ``batches_max`` and ``bytes_max``: a reader that is further
+    behind gets an error. ``copy`` copies a file to the checkpoint's store, if it is not on this machine. Shadow alerts,
+    and those of rules that only feed others, are left out.
     """
 
     def __init__(

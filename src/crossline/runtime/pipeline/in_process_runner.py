@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from crossline.io.kafka.unavailable_range import Place, Range
-from crossline.runtime.machine.zygote_client import ask
+from crossline.runtime.machine.zygote_client import request_fork
 from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.state_log.cache import Rows
@@ -58,7 +58,7 @@ def records_in(ranges: Ranges) -> int:
 
 
 class InProcessRunner:
-    """Has batches run by one process forked from ``zygote`` (its socket); what it does not do, it says with None."""
+    """Has batches run by one process forked from ``zygote`` (its socket); None for a batch that it does not run."""
 
     def __init__(self, zygote: Path, setup: Setup, stopping: threading.Event) -> None:
         self._zygote = zygote
@@ -125,6 +125,6 @@ def _forked(zygote: Path) -> Connection:
     """A new process that runs ``MODULE``, as ``attach`` asks for one, with a socket for its standard input."""
     mine, theirs = socket.socketpair()
     with theirs:
-        # Nothing that it says is a result: all of it goes where errors go.
-        ask(str(zygote), MODULE, [], [theirs.fileno(), 2, 2]).close()
+        # Its output is no result: all of it goes to the standard error.
+        request_fork(str(zygote), MODULE, [], [theirs.fileno(), 2, 2]).close()
     return Connection(mine.detach())

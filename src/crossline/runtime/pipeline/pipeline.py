@@ -41,7 +41,7 @@ log = get_logger(__name__)
 
 
 class Pipeline:
-    """Assembled from parts; ``snapshot`` is one without rules, ``before`` that of the run before, as it stood there.
+    """Assembled from parts. ``snapshot`` has no rules yet; ``before`` is the last snapshot of the run before.
 
     ``start`` it, then ``drain`` or ``wait``, then ``stop``.
     """
@@ -76,8 +76,19 @@ class Pipeline:
         self._changes = RuleChanges(
             snapshot, before, feed, history, settings.checkpoint, backfill_of, self._stopping, settings.breaker
         )
-        told = (on_batch, sink_watch, checkpoint)
-        self._batches = Batches(spark, settings, planner, sources, sinks, self._changes, history, self._stopping, *told)
+        self._batches = Batches(
+            spark,
+            settings,
+            planner,
+            sources,
+            sinks,
+            changes=self._changes,
+            history=history,
+            stopping=self._stopping,
+            on_batch=on_batch,
+            sink_watch=sink_watch,
+            checkpoint=checkpoint,
+        )
         rate = self._batches.rate
         self._read_limits = ReadLimits(spark, rate) if rate is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
@@ -108,7 +119,7 @@ class Pipeline:
             except BaseException:
                 self._close()
                 for each in self._unclosed:
-                    log.error("not closed", error=each)  # noqa: TRY400 - of what is raised here others tell
+                    log.error("not closed", error=each)  # noqa: TRY400 - what is raised here is reported elsewhere
                 raise
         return self
 
@@ -149,12 +160,12 @@ class Pipeline:
             try:
                 wait(self._running())
             except Exception as failure:
-                said = disk_full_line(failure)
-                if said is None or self._stopping.is_set():
+                reason = disk_full_line(failure)
+                if reason is None or self._stopping.is_set():
                     raise
                 if self._batches.done != reached:  # it went on meanwhile: this is another time
                     pauses, reached = retry_pauses_s(), self._batches.done
-                self._begin_again(said, pauses)
+                self._begin_again(reason, pauses)
                 if self._stopping.is_set():
                     raise
             else:
@@ -195,12 +206,12 @@ class Pipeline:
 
     @property
     def totals(self) -> Totals:
-        """What was done so far."""
+        """The totals of the run so far."""
         return self._batches.totals
 
     def drain(self) -> Totals:
-        """Process what is there, then stop. Raises StoppedError where it is stopped before its end."""
-        with self._told():
+        """Process all available records, then stop. Raises StoppedError where it is stopped before its end."""
+        with self._translated_errors():
             self._waited(lambda query: query.processAllAvailable())
         totals = self._done()
         totals.left = [text for source in self._sources for text in source.left()]
@@ -217,13 +228,13 @@ class Pipeline:
             if failure is not None:
                 raise failure
 
-        with self._told():
+        with self._translated_errors():
             self._waited(until_reached)
         return self._done()
 
     def wait(self) -> Totals:
         """Until the query is stopped or fails."""
-        with self._told():
+        with self._translated_errors():
             self._waited(lambda query: query.awaitTermination())
         if self._checkpoint is not None and self._checkpoint.lost is not None:
             self.stop()
@@ -251,8 +262,8 @@ class Pipeline:
         return self.totals
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """A failure of the query becomes one of our errors, after sinks were closed; what a stop brought is none."""
+    def _translated_errors(self) -> Iterator[None]:
+        """A failure of the query becomes one of our errors after sinks were closed; one caused by a stop does not."""
         try:
             yield
         except StreamingQueryException as failure:
@@ -266,7 +277,7 @@ class Pipeline:
 
     @property
     def snapshot(self) -> PlanSnapshot:
-        """What batches are judged by now."""
+        """The plan snapshot in force."""
         return self._changes.snapshot
 
     @property
@@ -275,7 +286,7 @@ class Pipeline:
         return self._sinks
 
     def standing(self) -> PipelineStatus:
-        """How it stands now; from any thread, at no cost."""
+        """The current status; from any thread, without I/O."""
         started = self._query is not None
         rules = rules_by_kind(self._changes.snapshot.rules) if started else {}
         logged = dict(self._changes.logged)
@@ -284,12 +295,12 @@ class Pipeline:
         return PipelineStatus(started, self._batches.began_s, rules, logged, self._settings.state_root, refused, held)
 
     def waiting(self) -> list[SourceBacklog]:
-        """What waits in its sources; from any thread. Brokers are asked, and given two seconds."""
+        """What waits in its sources; from any thread. Requests to brokers have two seconds."""
         return source_backlogs(self._sources, self._history)
 
     @property
     def alive(self) -> bool:
-        """Whether its query runs, or is held until a disk takes what there is to write; Java is asked."""
+        """Whether its query runs, or is held until a disk has space; a call into Java."""
         return self._query is not None and (bool(self._held) or bool(self._query.isActive))
 
     @property
@@ -305,8 +316,8 @@ class Pipeline:
     def stop(self) -> None:
         """Stop the query and close the sinks; a batch that was under way is run again at the next start.
 
-        From any thread, again and again; returns when all is closed. What is being done for a start or for new rules is
-        given up. Raises PermanentError where something could not be closed; all else is closed then.
+        May be called from any thread and repeatedly; returns when all is closed. A start or a rule change in progress
+        is cancelled. Raises PermanentError where something could not be closed; all else is closed then.
         """
         self._stopping.set()
         with self._jobs.cancelling(self._query), self._life:
@@ -335,5 +346,5 @@ class Pipeline:
     def _tried(self, close: Callable[[], None]) -> None:
         try:
             close()
-        except Exception as error:  # noqa: BLE001 - told when all is closed
+        except Exception as error:  # noqa: BLE001 - raised when all is closed
             self._unclosed.append(str(error).strip() or repr(error))

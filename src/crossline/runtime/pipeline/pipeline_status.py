@@ -34,7 +34,7 @@ class PipelineStatus:
 
 @dataclass(frozen=True, slots=True)
 class SourceBacklog:
-    """What waits in a source of ``stream``: ``amount`` of ``unit``; None: ``problem`` says why it is not known."""
+    """What waits in a source of ``stream``: ``amount`` of ``unit``; None: unknown, for the reason ``problem``."""
 
     stream: str
     unit: Literal["records", "bytes"]
@@ -52,7 +52,7 @@ def rules_by_kind(rules: RuleSet) -> dict[str, int]:
 
 
 def source_backlogs(sources: Sequence[SourcePlan], history: OffsetHistory) -> list[SourceBacklog]:
-    """What waits in each source that can tell, behind the last batch that is done; brokers are asked."""
+    """What waits in each source that knows it, behind the last finished batch. Sends requests to brokers."""
     mark = history.last()
     found: list[SourceBacklog] = []
     for number, source in enumerate(sources):

@@ -38,18 +38,18 @@ _RULE = """
 def rehearse(archive: Path) -> None:
     """Run a pipeline from start to end and have its Java leave ``archive`` behind."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    aside = archive.with_suffix(f".{os.getpid()}.tmp")
+    temporary = archive.with_suffix(f".{os.getpid()}.tmp")
     with own_folder_for("rehearsal") as root:
         (root / "rules").mkdir()
         (root / "rules" / "r.yaml").write_text(_RULE, encoding="utf-8")
         (root / "pipeline.yaml").write_text(_PIPELINE, encoding="utf-8")
         config = in_folder(read_config(str(root / "pipeline.yaml")), str(root))
-        flags = java_options(make_flags(aside))
+        flags = java_options(make_flags(temporary))
         spark = build_session("rehearsal", "local[2]", settings={"spark.driver.extraJavaOptions": flags})
         assemble(spark, config, RunOptions(complete=True)).start().drain()
         end_session(spark)  # Java writes the archive then
-    if aside.is_file():
-        aside.replace(archive)
+    if temporary.is_file():
+        temporary.replace(archive)
 
 
 if __name__ == "__main__":

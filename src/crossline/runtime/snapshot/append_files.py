@@ -9,7 +9,7 @@ _CHECKED = 256  # bytes of its end by which a file is known to be the one that w
 
 
 def continues(file: BinaryIO, copy: Path, size: int) -> bool:
-    """Whether ``file`` begins as ``copy`` is, which has its first ``size`` bytes, as far as their end tells."""
+    """Whether ``copy`` has the first ``size`` bytes of ``file``; only their end is compared."""
     if not size:
         return True
     first = max(0, size - _CHECKED)

@@ -1,7 +1,7 @@
-"""Whose a checkpoint is: one pipeline's, whose sources it has read so far, and at any time one process's.
+"""The owner of a checkpoint: one pipeline with its sources, and one process at a time.
 
-Spark keeps offsets by the position of a source, not by its name, and takes them for those of whatever stands there. So
-a pipeline with other sources, or another pipeline, would go on in the midst of something that it never read.
+Spark keeps offsets by the position of a source in the query, not by its name. So a pipeline with other sources, or
+another pipeline, would resume at offsets of a source that it never read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ANEW = "or move the checkpoint folder away to start anew (see operations.md)"
 
 @dataclass(frozen=True, slots=True)
 class SourceMark:
-    """What tells a source from another: its stream, its kind, and what must stay the same for its offsets to count.
+    """The identity of a source: its stream, its kind, and what must stay the same for its offsets to count.
 
     ``reads``: by name; a list may grow, and loses nothing.
     """
@@ -46,7 +46,7 @@ class SourceMark:
 class Checkpoint:
     """The hold on a checkpoint folder; from ``claim`` to ``release``, or to the end of the process.
 
-    ``shown``: what messages call it. ``lost``: that another run has taken it over, which ``on_lost`` is called for.
+    ``shown``: what messages call it. ``lost``: another run took it over; then ``on_lost`` is called.
     """
 
     def __init__(self, folder: Path, descriptor: int, shown: str | None = None) -> None:
@@ -63,7 +63,7 @@ class Checkpoint:
         return f"{self.folder}/state"
 
     def schemas(self, stream: str) -> str:
-        """Where tasks keep what a registry said of a stream's schemas."""
+        """Where tasks cache the registry's answers on a stream's schemas."""
         return f"{self.folder}/sources/{stream}/schemas"
 
     def sink_store(self, name: str) -> FileStore:
@@ -119,9 +119,9 @@ class Checkpoint:
         by_stream = {mark.stream: mark for mark in sources}
         owner = {"schema_version": 1, "pipeline": pipeline, "sources": [asdict(by_stream[name]) for name in order]}
         if owner != known:
-            aside = path.with_suffix(".tmp")
-            aside.write_bytes(orjson.dumps(owner, option=orjson.OPT_INDENT_2))
-            aside.replace(path)
+            temporary = path.with_suffix(".tmp")
+            temporary.write_bytes(orjson.dumps(owner, option=orjson.OPT_INDENT_2))
+            temporary.replace(path)
         return order
 
     def _checked(self, known: Mapping[str, Any], pipeline: str, sources: Sequence[SourceMark]) -> list[str]:
@@ -235,7 +235,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         known["pipeline"], [(each["stream"], each["kind"], each["reads"]) for each in known["sources"]]
     except (ValueError, KeyError, TypeError):
         raise StateError(
-            f"{path} is damaged: it says whose the checkpoint is; restore it from a copy, {_ANEW}"
+            f"{path} is damaged: it records the owner of the checkpoint; restore it from a copy, {_ANEW}"
         ) from None
     return dict(known)
 

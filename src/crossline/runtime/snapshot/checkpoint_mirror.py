@@ -6,10 +6,10 @@ changed at three moments of a batch, each before what depends on it: once it is 
 it is judged, before anything is delivered; once it is delivered. So the store always has what a disk could have had at
 a kill, and a run that begins there goes on as it would there.
 
-All small files are one object, the *note*, so that what they say belongs together: a put or nothing. What is larger
-lies in parts beside it, and of a file that grows the new end is another part. A note's name has the number of its
-driver (``lease.py``) and its own; the one that counts is the highest. A driver that was taken over from writes notes
-that nobody reads any more, and finds out before it does anything else.
+All small files are one object, the *note*, so that they are consistent: a put or nothing. What is larger lies in parts
+beside it, and of a file that grows the new end is another part. A note's name has the number of its driver
+(``lease.py``) and its own; the one that counts is the highest. A driver that lost its lease writes notes that no
+process reads any more, and finds out before it does anything else.
 
 Segments, which tasks write, and what waits for sinks are objects of their own, and no part of this.
 """
@@ -114,7 +114,7 @@ class CheckpointMirror:
                 for path, known in self.noted(notes[-1]).items():
                     self._fill(path, known)
             except GoneError as gone:
-                if notes[-1:] == before[-1:]:  # nobody is at work: it is gone for good
+                if notes[-1:] == before[-1:]:  # no other process writes: it is gone for good
                     raise StateError(str(gone)) from None
                 before = notes
             else:

@@ -24,7 +24,7 @@ from crossline.runtime.snapshot.spark_log import last_planned
 
 TABLES, SCHEMAS = "tables", "schemas"
 STATE, STATE_FILE = "state", "state.json"
-START_S_MAX = 60.0  # a store that does not answer a start is told of, not waited for without end
+START_S_MAX = 60.0  # a store that does not answer a start is an error after this time
 _END_S = 10.0
 
 log = get_logger(__name__)
@@ -52,7 +52,7 @@ class StoredCheckpoint(Checkpoint):
                 raise
         except StoreUnavailableError as error:
             self._own.remove()
-            raise StateError(f"{error}; it was asked for {START_S_MAX:.0f} s: start again once it answers") from error
+            raise StateError(f"{error}; tried for {START_S_MAX:.0f} s: start again once it answers") from error
         except BaseException:
             self._own.remove()
             raise
@@ -82,9 +82,9 @@ class StoredCheckpoint(Checkpoint):
             with suppress(StoreUnavailableError, StateError):
                 self._store.clear(name)
             raise
-        aside = self.folder / f"{STATE_FILE}.tmp"
-        aside.write_bytes(orjson.dumps({"folder": name}))
-        aside.replace(self.folder / STATE_FILE)
+        temporary = self.folder / f"{STATE_FILE}.tmp"
+        temporary.write_bytes(orjson.dumps({"folder": name}))
+        temporary.replace(self.folder / STATE_FILE)
         self.publish(threading.Event())
         with suppress(StoreUnavailableError):  # else the next start does it
             self._drop_states()
@@ -150,7 +150,7 @@ class StoredCheckpoint(Checkpoint):
             self.on_lost()
 
     def release(self) -> None:
-        """As said; what was noted last goes to the store first, so that nothing is done again."""
+        """See the base class. The last note goes to the store first, so that nothing is done again."""
         if self._released:
             return
         try:
@@ -173,7 +173,7 @@ def claim_checkpoint(place: str) -> Checkpoint:
 
 
 def schemas_at(uri: str, stream: str) -> str:
-    """Where a checkpoint on a store has what a registry said of a stream's schemas."""
+    """Where a checkpoint on a store has the registry's answers on a stream's schemas."""
     return under(uri, SCHEMAS, stream)
 
 
@@ -184,7 +184,7 @@ def is_there(uri: str) -> bool:
 
 @contextmanager
 def read_folder(place: str) -> Iterator[Path]:
-    """The checkpoint at ``place`` to look into, whoever holds it: its folder, or a copy of what a store has."""
+    """The checkpoint at ``place`` for reading, without its lease: its folder, or a copy of what a store has."""
     if not is_uri(place):
         yield Path(place)
         return

@@ -1,15 +1,16 @@
-"""Whose a checkpoint on a store is: one driver's at a time, told without locks and without comparing clocks.
+"""The lease of a checkpoint on a store: one driver holds it at a time, without locks and without comparing clocks.
 
-A driver puts a claim, whose name has a number above all that there ever were, and then looks: where another claim
-stands that is not known to be of a dead driver, it takes its own back and does not begin. Two that come at one moment
-see each other, since each puts before it looks. A driver renews its claim every few seconds. One that is not renewed
-for ``LEASE_S``, by the clock of whoever waits for that, is dead, and goes; on the same machine that is seen at once.
-One that lets go leaves a mark with its number: no other one ever gets that, and one of a lower number that wakes up
-later, whose last claim may come to the store as late as it likes, sees that it was taken over from.
+A driver writes a claim. Its name has a number above all earlier ones. Then the driver lists the claims. If another
+claim may be of a live driver, it removes its own and does not start. Two drivers that start at once see each other,
+since each writes before it lists. A driver renews its claim every few seconds. A claim without a renewal for
+``LEASE_S``, by the clock of the waiting process, belongs to a dead driver and is removed. On the same machine a dead
+driver is seen at once. A driver that releases its lease leaves a mark with its number, so no later driver uses this
+number. A driver with a lower number that wakes up later sees that it lost the lease, even if its last claim reaches the
+store late.
 
-A driver that was only thought to be dead finds out: before it judges, and before it delivers, it looks whether its
-claim is still there and the highest (``still_held``). Its number stands in the names of all that it writes alone, so
-nothing that it may still write is what another reads (see ``checkpoint_mirror.py``).
+A live driver that was presumed dead finds out. Before it judges and before it delivers, it checks that its claim still
+exists and is the highest (``still_held``). Its number is part of the names of its files, so no other driver reads a
+file that it still writes (see ``checkpoint_mirror.py``).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim as its name says it: ``epoch``, ``who`` made it, and how often it was renewed."""
+    """A claim, parsed from its name: ``epoch``, ``who`` made it, and how often it was renewed."""
 
     epoch: int
     who: str
@@ -102,15 +103,15 @@ class Lease:
         """Become the holder; ``epochs`` are numbers that were used besides those of claims.
 
         Waits up to ``LEASE_S`` where a holder may be dead. Raises StateError where another one lives,
-        StoreUnavailableError where the store cannot be asked.
+        StoreUnavailableError where the store cannot be reached.
         """
-        while not self._taken(epochs):
+        while not self._claimed(epochs):
             pass
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
 
-    def _taken(self, epochs: list[int]) -> bool:
-        """Whether a number was had; not where another one got it, and let go of it, between two looks."""
+    def _claimed(self, epochs: list[int]) -> bool:
+        """Whether it got a number; not where another driver got and released it between two looks."""
         dead = self._others_gone()
         epoch = 1 + max([0, *epochs, *_marks(self._names()), *(each.epoch for each in dead)])
         self._claim = Claim(epoch, self._claim.who, 0)
@@ -134,7 +135,7 @@ class Lease:
     def still_held(self) -> None:
         """Look. Raises StateError where another process has taken over, StoreUnavailableError where that is unknown."""
         if not self._mine():
-            raise self._taken_over()
+            raise self._lost_error()
 
     def _mine(self) -> list[Claim]:
         """The claims of this driver; none where it holds nothing any more."""
@@ -144,7 +145,7 @@ class Lease:
             return []
         return [each for each in claims if each.who == self._claim.who]
 
-    def _taken_over(self) -> StateError:
+    def _lost_error(self) -> StateError:
         return StateError(
             f"the checkpoint {self._shown} was taken over by another run, since this one did not renew its hold "
             f"on it for {LEASE_S:.0f} s (it stood still, or the store was out of its reach): this run ends; what "
@@ -181,7 +182,7 @@ class Lease:
             try:
                 mine = self._mine()
                 if not mine:  # another has taken over: a run without records to judge would not look
-                    self._on_lost(self._taken_over())
+                    self._on_lost(self._lost_error())
                     return
                 self._claim = Claim(before.epoch, before.who, before.count + 1)
                 self._put()
@@ -226,7 +227,7 @@ class Lease:
 
 
 def _life(process: int) -> dict[str, Any]:
-    """What tells a process of this machine from all others there ever were; nothing where the system does not say."""
+    """An id of a process of this machine that no other process ever has; empty where the system gives none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         began = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -2,7 +2,7 @@
 
 The files beside the rule log that grow (``rule_registry/rows/segments.py``) have copies in the checkpoint's folder, of
 whole lines, which go to the store with all else that the driver keeps. The contents that they begin with are objects
-of their own, put before the copy that names them, and asked for when they are needed.
+of their own, put before the copy that names them, and fetched when they are needed.
 """
 
 from __future__ import annotations

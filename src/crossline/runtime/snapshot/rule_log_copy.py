@@ -3,7 +3,7 @@
 The log is a file that the driver appends to, in the folder of its rules, where people and commands look for it. The
 checkpoint's folder has a copy that follows, of whole lines, and goes to the store with all else that the driver keeps:
 what a batch is judged by is there before it is judged. What the log speaks of (lists, tables) lies beside it by its
-digest; each of those is an object of its own, put before the note whose log names it, and asked for when it is needed.
+digest; each of those is an object of its own, put before the note whose log names it, and fetched when it is needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RuleLogCopy:
         self._there: dict[str, set[str]] = {}
 
     def restore(self, epoch: int) -> None:
-        """Have the log be that of the copy, where it is behind it or another one, which is put aside then.
+        """Replace the log by the copy, where it is behind the copy or a different log. A different one is backed up.
 
         Raises StateError where another process holds it.
         """
@@ -67,14 +67,14 @@ class RuleLogCopy:
             if found.startswith(noted):
                 return True  # what it has more was logged, and nothing was judged by it elsewhere
             if not noted.startswith(found):
-                aside = self._path.with_name(f"{self._path.name}.before-{epoch}")
+                backup = self._path.with_name(f"{self._path.name}.before-{epoch}")
                 log.warning(
-                    "the rule log here is not the one that judged by this checkpoint; it was put aside",
+                    "the rule log here is not the one that judged by this checkpoint; it was moved to a backup",
                     log=str(self._path),
-                    aside=str(aside),
+                    backup=str(backup),
                     checkpoint=self._shown,
                 )
-                os.link(self._path, aside)
+                os.link(self._path, backup)
             self._write(noted)
         return False
 
@@ -86,7 +86,7 @@ class RuleLogCopy:
         """
         self._tables.follow()
         if not self._path.exists() or self._path.stat().st_size == self._size:
-            return  # of one that was deleted, whichever process writes it tells
+            return  # a deleted log is reported by the process that writes it
         with self._path.open("rb") as file:
             if not self._goes_on(file):
                 self._size = 0
@@ -142,9 +142,9 @@ class RuleLogCopy:
 
 def _replace(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    aside.replace(path)
+    temporary.replace(path)

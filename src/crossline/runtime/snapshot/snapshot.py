@@ -1,4 +1,4 @@
-"""The plan snapshot: all that tasks need to know of rules, streams and lists, as one value that travels as JSON.
+"""The plan snapshot: rules, streams and lists for tasks, as one value that is serialized as JSON.
 
 A static plan snapshot is part of the query. A hot one is a file that the driver replaces between batches; every task of
 a batch reads the same one, since nothing changes it while the batch runs.
@@ -55,9 +55,9 @@ class PlanSnapshot:
 
     ``tables``: their contents lie in files. ``backfills``: by state store. ``only``: judge by these state stores alone,
     to read their past; ``clocks``: where the streams' own clocks stood when reading starts. ``deciding``: None where
-    nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: what is told of records
-    leaves with the outcome, and the rules are those of ``core.rules.shared.feature_query``. ``levels``: how many levels
-    of plans there ever were (see ``StreamPlan``): the state of one that nothing needs for a while has no gap.
+    nothing is decided. ``probing``: see ``compile_all``; it does not travel. ``feature_query``: records get
+    feature rows, which leave with the outcome; the rules are those of ``figure_tables.feature_query``. ``depth_max``:
+    the greatest depth that plans ever had (see ``StreamPlan``): the state of an unused depth gets no gap.
     """
 
     rules: RuleSet
@@ -74,7 +74,7 @@ class PlanSnapshot:
     deciding: Deciding | None = None
     probing: int = 0
     feature_query: bool = False
-    levels: int = 1
+    depth_max: int = 1
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
     _joins: dict[str, tuple[Join, ...]] | None = None
@@ -118,13 +118,13 @@ class PlanSnapshot:
         """The plans of all streams."""
         return list(self._compiled().values())
 
-    def plans_at(self, level: int) -> Sequence[StreamPlan]:
-        """Those that are judged at one level: 1 those of streams, above it those of hits."""
-        return [plan for plan in self.plans() if plan.level == level]
+    def plans_at(self, depth: int) -> Sequence[StreamPlan]:
+        """The plans of one depth: 1 for streams, more for hits."""
+        return [plan for plan in self.plans() if plan.depth == depth]
 
     @property
     def revises_ms(self) -> int | None:
-        """How late a record may be that revises decisions; None where nothing is decided, or judged again."""
+        """How late a record may be that revises decisions; None without decisions, or without retraction."""
         again = [
             lp.state_store.lateness_ms for plan in self.plans() for lp in plan.state_stores if lp.state_store.reevaluate
         ]
@@ -132,12 +132,12 @@ class PlanSnapshot:
 
     @property
     def judging(self) -> Bounds:
-        """What shards are judged by: what holds at a record is asked for where there is a policy."""
+        """The bounds for judging shards. With a policy, they also request the rules that hold at each record."""
         return replace(self.bounds, decides=self.deciding is not None)
 
-    def kept_at(self, level: int) -> Sequence[StreamPlan]:
-        """What the states of a level are kept by; level 0: what is known of records that were decided about."""
-        if level:
+    def kept_at(self, depth: int) -> Sequence[StreamPlan]:
+        """The plans that keep the states of a depth; depth 0: the inputs of decisions on records."""
+        if depth:
             return self.plans()
         return [
             deciding_plan(plan, self.revises_ms or 0)
@@ -147,8 +147,8 @@ class PlanSnapshot:
 
     @property
     def depth(self) -> int:
-        """How many levels a batch is judged at."""
-        return max([self.levels, *(plan.level for plan in self.plans())])
+        """The number of judging stages of a batch."""
+        return max([self.depth_max, *(plan.depth for plan in self.plans())])
 
     def stream_join(self) -> frozenset[str]:
         """The streams whose records meet in plans, where there are several."""
@@ -182,7 +182,7 @@ class PlanSnapshot:
             tables=tables or {},
             layout=before.layout_after(),
             backfills=before.backfills,
-            levels=before.depth,
+            depth_max=before.depth,
             _plans=None,
             _joins=None,
         )
@@ -226,7 +226,7 @@ class PlanSnapshot:
                 "only": self.only,
                 "clocks": self.clocks,
                 "deciding": self.deciding.to_json() if self.deciding else None,
-                "levels": self.levels,
+                "levels": self.depth_max,
                 "feature_query": self.feature_query,
             }
         )
@@ -266,7 +266,7 @@ def snapshot_from_json(raw: bytes) -> PlanSnapshot:
         only=tuple(data["only"]),
         clocks=data["clocks"],
         deciding=Deciding.from_json(data["deciding"]) if data.get("deciding") else None,
-        levels=data.get("levels", 1),
+        depth_max=data.get("levels", 1),
         feature_query=data.get("feature_query", False),
     )
 
@@ -275,7 +275,7 @@ def _tables_of(data: Mapping[str, Any]) -> Tables:
     return {name: tuple(TableVersion(**version) for version in each) for name, each in data.items()}
 
 
-def _tables_said(raw: bytes) -> dict[str, Any]:
+def _parse_tables(raw: bytes) -> dict[str, Any]:
     body = orjson.loads(raw)
     return {"of": tuple(body["of"]), "tables": _tables_of(body["tables"])}
 
@@ -378,7 +378,7 @@ class SnapshotFile:
             mine = _stamp(self._tables)
             known = _READ.get(str(self._tables))
             if known is None or known[0] != mine:
-                body = state_files.read(self._tables, self._tables.read_bytes(), _tables_said, _AGAIN)
+                body = state_files.read(self._tables, self._tables.read_bytes(), _parse_tables, _AGAIN)
                 given = body["of"] == stamp
                 last = None if known is None else known[1]
                 known = (mine, snapshot.with_tables(body["tables"], last) if given else snapshot)

@@ -1,4 +1,4 @@
-"""Plan snapshots for tasks that see no file of this machine: with each batch, and their tables on the store."""
+"""Plan snapshots for tasks on other machines: each batch carries its snapshot, and tables are on the store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ T = TypeVar("T")
 
 
 class SnapshotDistribution:
-    """Makes ready what travels. ``root``: the folder of tables on the store; ``stopping``: no store is waited for.
+    """Prepares snapshots to be sent. ``root``: the folder of tables on the store.
 
-    The name of a table's file has the digest of what is in it: one that is there is the one that is meant.
+    ``stopping``: once it is set, no call waits for the store. The file name of a table has the digest of its content,
+    so an existing file needs no check.
     """
 
     def __init__(self, root: str, stopping: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""What Spark's own checkpoint says of a pipeline."""
+"""A reader of the offsets and commits in Spark's own checkpoint."""
 
 from __future__ import annotations
 

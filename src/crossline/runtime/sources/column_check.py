@@ -1,4 +1,4 @@
-"""Whether columns have what a stream needs: told before anything is judged, and not as a dead letter for each row."""
+"""Checks of columns against a stream: an error before anything is judged, and not a dead letter for each row."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class FileFetch:
         self._list = ChunkList(folder)
 
     def __call__(self, name: str, offsets: Sequence[int], until_s: float) -> dict[int, bytes]:
-        """The lines that start at ``offsets``; those that are gone, or that time did not allow, are left out."""
+        """The lines that start at ``offsets``, without deleted ones and those not read in time."""
         if self._form == "parquet":
             return {}
         self._list.refresh()

@@ -30,12 +30,12 @@ class FileInput:
 def patterns_of(files: FileInput, *, there: bool) -> list[str]:
     """The patterns as absolute paths.
 
-    Raises UsageError where one cannot be a path, or, with ``there``, has no file, and where nobody reads their format.
+    Raises UsageError where one cannot be a path, or, with ``there``, has no file, and where no reader has their format.
     """
     if files.form not in FORMS:
         raise UsageError(
             f"stream {files.stream}: files of format {files.form} are not in this version; expected one of "
-            f"{', '.join(FORMS)}; where files hold what a topic held, give them a stream file that says so"
+            f"{', '.join(FORMS)}; where files hold what a topic held, give them a stream file that declares this"
         )
     for pattern in files.patterns:
         if "\0" in pattern:
@@ -53,7 +53,7 @@ def chunk_bytes(batch_bytes: int, cores: int) -> int:
 
 
 def unended_of(form: str, *, complete: bool, drain: bool) -> Unended:
-    """What becomes of last lines without an end. Of a CSV line nobody can say whether it is whole."""
+    """What becomes of last lines without an end. A CSV line does not show whether it is whole."""
     if complete:
         return "counts"
     return "document" if drain and form == "json" else "waits"

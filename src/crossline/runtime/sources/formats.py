@@ -50,7 +50,7 @@ def _with_header(layout: RecordLayout, header: list[str], decoded: Decoded) -> D
 
 
 def _broken_archive(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
-    """No record, and one dead letter for a compressed file of which nobody can say what it held."""
+    """No record, and one dead letter for a compressed file whose content is unknown."""
     with open_chunk(chunk) as file:
         raw = file.read(RAW_KEPT)
     letter = DeadLetter(

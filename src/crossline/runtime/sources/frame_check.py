@@ -1,4 +1,4 @@
-"""Whether a DataFrame has what a stream needs: told before a query starts, and not as dead letters that nobody sees."""
+"""Checks of a DataFrame against a stream: an error before a query starts, and not dead letters that no one reads."""
 
 from __future__ import annotations
 

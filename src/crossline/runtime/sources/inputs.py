@@ -31,9 +31,9 @@ def file_source(
 ) -> SourcePlan:
     """The files of one stream as a source.
 
-    ``complete``: files are finished, so a last line without an end counts, whatever it is, and all must be readable.
-    ``drain``: what is there now is read, so of such lines those count that are whole JSON documents; others are left,
-    and told (``SourcePlan.left``). With either, a pattern without files is an error.
+    ``complete``: files are finished, so a last line without an end counts, and all files must be readable. ``drain``:
+    read the current content. A last line without an end counts if it is a whole JSON document; others are left and
+    reported (``SourcePlan.left``). With either, a pattern without files is an error.
     """
     patterns = patterns_of(files, there=complete or drain)
     return _of_files(

@@ -91,12 +91,12 @@ class KafkaIntake:
                 # Senders' clocks prove nothing: then it is the instant of the batch.
                 by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
                 known = np.where(by_broker, ingest, task.began_ms)
-            given = (snapshot.decoder(self.stream), mine.column("value"), name, offsets, ingest)
+            layout, values = snapshot.decoder(self.stream), mine.column("value")
             if self.schemas is None or not mine.num_rows:
-                decoded = decode_values(*given, known_ms=known)
+                decoded = decode_values(layout, values, name, offsets, ingest, known_ms=known)
             else:
-                named = self.schemas.schemas(schema_ids(given[1]), task.batch_id)
-                decoded = decode_avro(*given, named, known_ms=known)
+                named = self.schemas.schemas(schema_ids(values), task.batch_id)
+                decoded = decode_avro(layout, values, name, offsets, ingest, named, known_ms=known)
             if dead:
                 decoded = replace(decoded, dead=sorted([*dead, *decoded.dead], key=lambda each: each.offset))
             if spec.headers:
@@ -125,7 +125,7 @@ class TaggedIntake:
 
 @dataclass(frozen=True, slots=True)
 class StreamIntake:
-    """Batches that each are of one stream, which stands in the metadata of their schema."""
+    """Decodes batches of one stream each; the metadata of their schema names it."""
 
     intakes: Mapping[str, Intake]
 
@@ -144,7 +144,7 @@ class StreamIntake:
 
 @dataclass(frozen=True, slots=True)
 class ShownIntake:
-    """Another intake, whose records are shown to somebody on their way."""
+    """A wrapper of an intake that passes its records to an observer."""
 
     intake: Intake
     seen: Callable[[Records], None]

@@ -27,7 +27,7 @@ EARLIEST = -2  # as Spark writes "from the earliest offset there is"
 
 @dataclass(frozen=True, slots=True)
 class KafkaReader:
-    """``options``: everything Spark's source is told, secrets included; never printed. ``headers``: read these too."""
+    """``options``: all options of Spark's source, secrets included; never printed. ``headers``: read these too."""
 
     options: Mapping[str, str]
     headers: bool = False
@@ -91,7 +91,15 @@ def kafka_source(
 
     intake = KafkaIntake(stream, schemas)
     return SourcePlan(
-        stream, opened, intake, fetch, reader.history, close, verify=watch.ask, client=reading, waiting=TopicLag(client)
+        stream,
+        opened,
+        intake,
+        fetch,
+        reader.history,
+        close,
+        verify=watch.request,
+        client=reading,
+        waiting=TopicLag(client),
     )
 
 

@@ -37,11 +37,11 @@ def _no_doubt() -> Callable[[], None]:
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """How to open a stream in Spark, how tasks read its rows, how to get the bytes of one record again, and its past.
+    """How to open a stream in Spark, decode its rows in tasks, fetch the bytes of a record again, and read its history.
 
-    ``verify``: called once a batch has been read, asks whether it came from where the batches before it came from; what
-    it returns is called before the batch is committed, and raises where it did not. ``close``: leave what is held open.
-    ``left``: what was there when it was looked at last and is in no batch, as texts for people.
+    ``verify``: called when a batch was read; it starts a check that the source is still the same. The function that it
+    returns is called before the batch is committed, and raises where the source changed. ``close``: release open
+    resources. ``left``: input that is in no batch, as texts for people.
 
     ``history(spark, start, end)``: rows from the offset ``start`` (None: the beginning) up to ``end``, as a static
     DataFrame. ``amount``: how much lies before an offset; ``slice_max``: how much of a past to read at once.

@@ -98,7 +98,7 @@ def _document(number: int, record: Any) -> bytes:
         raise UsageError(f"record {number}: found {type(record).__name__}, expected a dict of fields")
     try:
         made = orjson.dumps(dict(record), _value, orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NAIVE_UTC)
-    except TypeError:  # an integer of more than 64 bits, say: the decoder tells which field is wrong
+    except TypeError:  # an integer of more than 64 bits, say: the decoder reports the field
         return json.dumps(dict(record), default=_slow_value).encode("utf-8", "replace")
     # orjson writes null for infinity too, which is a bad number and no missing one.
     if b"null" in made and _has_infinity(record):
@@ -152,7 +152,7 @@ def _text(value: Any) -> Any:
 
 @dataclass(slots=True)
 class RowIntake:
-    """Decodes ``Rows`` of one stream, which are one log: ``rows`` counts those that came.
+    """Decodes the ``Rows`` of one stream as one log; ``rows``: how many came so far.
 
     ``clock_ms``: when they are known to be there, in epoch ms; a time far ahead of it is a fault.
     """

@@ -47,7 +47,7 @@ class Cancellable:
     def cancelling(self, query: StreamingQuery | None) -> Iterator[None]:
         """Cancel what is at work, for as long as this lasts: a job may be about to start at the first try.
 
-        ``query``: the one that is being stopped, which cancels its jobs once.
+        ``query``: the run that is being stopped; its jobs are cancelled once.
         """
         done = threading.Event()
         thread = threading.Thread(target=self._cancel, args=(done, query), name="cancel", daemon=True)

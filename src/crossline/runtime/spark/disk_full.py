@@ -1,4 +1,4 @@
-"""A disk that takes nothing more: what a query says that one has ended, and how long to wait until it begins again."""
+"""A full disk: how the failure of a query shows it, and how long to wait until the query begins again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections.abc import Iterator
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 # In Python's words and in Java's, which are the system's.
-_SAID = re.compile(
+_NO_SPACE = re.compile(
     "|".join(
         [*(rf"\[Errno {code}\]" for code in DISK_FULL_ERRNOS), *(re.escape(os.strerror(c)) for c in DISK_FULL_ERRNOS)]
     )
 )
-_OF_FILE = re.compile(rf"^.*(?:{_SAID.pattern}).*$", re.MULTILINE)
+_OF_FILE = re.compile(rf"^.*(?:{_NO_SPACE.pattern}).*$", re.MULTILINE)
 
 
 def disk_full_line(failure: Exception) -> str | None:
-    """The line of ``failure`` that says that a disk takes nothing; None where something else has ended the query."""
+    """The line of ``failure`` about a full disk; None where something else ended the query."""
     found = _OF_FILE.findall(str(failure))
     return found[-1].strip().removeprefix("Caused by: ") if found else None
 

@@ -1,4 +1,4 @@
-"""What a failed query says, in crossline's own words where crossline raised it or knows what it means."""
+"""The message of a failed query, as a crossline error where crossline raised it or knows the cause."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OURS = re.compile(
     rf"{re.escape(errors.__name__)}\.(\w+): (.*?)(?=\n\s*(?:at |Caused by|\t|SQLSTATE)|\n\n|\Z)", re.DOTALL
 )
 _PYTHON = re.compile(r"^(?:[\w.]+(?:Error|Exception)): .+$", re.MULTILINE)
-# The innermost cause stands last; what py4j says of it is only that something was thrown.
+# The innermost cause stands last; py4j's own message has nothing about it.
 _CAUSE = re.compile(r"^Caused by: (?!py4j\.)([\w.$]+: .+)$", re.MULTILINE)
 _END = r"(?=\n\s*at |\n===|\n\n|\s+SQLSTATE|\Z)"
 _LOST = re.compile(
@@ -46,7 +46,7 @@ def explained(failure: Exception) -> CrosslineError:
 
 
 def _of_kafka(text: str) -> str | None:
-    """What Spark's Kafka source says of records that are gone; it refuses to go on without them, and so do we."""
+    """The message of Spark's Kafka source about deleted records. It refuses to go on without them, and so do we."""
     lost = _LOST.search(text)
     if lost is None:
         return absent_somewhere() if _ABSENT in text else None

@@ -19,7 +19,7 @@ from crossline.runtime.stages.stages import Stage, StageFunction, in_one
 
 Input = tuple[DataFrame, Intake]
 
-# As a type, not as text, which Java would be asked to read for each batch anew.
+# As a type, not as text, which Java would parse for each batch.
 _ROWS = StructType(
     [
         StructField("stage", IntegerType()),
@@ -49,7 +49,7 @@ def in_stages(
     spill_folder: Path | None = None,
     placement: ShardPlacement | None = None,
 ) -> DataFrame:
-    """What came out: a stage a stage; shard s is judged by task s % ``partitions``, at its home where there are homes.
+    """The output rows; each stage is one of Spark. Task s % ``partitions`` judges shard s where it is placed.
 
     ``spill_folder``: a folder for what goes from stage to stage, where all tasks are on one machine.
     """

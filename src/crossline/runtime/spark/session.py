@@ -26,10 +26,10 @@ from crossline.runtime.java.launch import (
 from crossline.runtime.java.settings import (
     AUTHENTICATE,
     ELSEWHERE,
-    HOMES,
     LOOPBACK,
     RUNTIME_SETTINGS,
     SECRET,
+    SHARD_PLACEMENT,
     base_settings,
 )
 from crossline.runtime.spark_internals.gateway import start_java
@@ -62,7 +62,7 @@ def build_session(
         **bound,
         **RUNTIME_SETTINGS,
         **(AUTHENTICATE if is_started_here(master) else {}),
-        **({} if is_one_process(master) else HOMES),
+        **({} if is_one_process(master) else SHARD_PLACEMENT),
         **({} if here else ELSEWHERE),
         **(settings or {}),
     }
@@ -85,7 +85,7 @@ def handed_out(jars: Sequence[Path], settings: Mapping[str, str], *, here: bool)
 
 
 def binding(environment: Mapping[str, str], *, here: bool) -> Mapping[str, str]:
-    """Where the driver listens; ``here``: all runs on this machine. An address that somebody gave to Spark stays."""
+    """Where the driver listens; ``here``: all runs on this machine. An address in Spark's settings stays."""
     return LOOPBACK if here or "SPARK_LOCAL_IP" not in environment else {}
 
 
@@ -102,7 +102,7 @@ def _secret(master: str | None, settings: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _own_handlers() -> Iterator[None]:
-    """PySpark takes SIGINT for itself and raises wherever its thread stands; who has said what it shall do keeps it."""
+    """PySpark installs its own handler of SIGINT, which raises at any point. Restore the handler of before."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread() and before not in {signal.default_int_handler, None}:

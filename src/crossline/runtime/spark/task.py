@@ -1,4 +1,4 @@
-"""What a task of Spark is reported, and what it says of itself."""
+"""The context of a Spark task: the batch that it runs, and its own metrics."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def running_task(partitions: int) -> Task:
 
 def batch_task(spark: SparkSession) -> Task:
     """In the driver, while a batch of a query runs: the batch as one task."""
-    said = spark.sparkContext.getLocalProperty
-    began = said(_BEGAN)
-    return Task(said(_QUERY) or "", int(said(_BATCH) or 0), 0, 1, int(began) if began else None)
+    local_property = spark.sparkContext.getLocalProperty
+    began = local_property(_BEGAN)
+    return Task(local_property(_QUERY) or "", int(local_property(_BATCH) or 0), 0, 1, int(began) if began else None)
 
 
 def publish_batch(spark: SparkSession, query_id: str, batch_id: int, began_ms: int) -> None:

@@ -5,7 +5,7 @@ module                uses                                        because
 ====================  ==========================================  =====================================================
 ``gateway``           ``SparkContext._gateway``                   PySpark cannot be handed a Java that runs already
 ``gateway_guard``     the server socket of py4j's gateway         it takes connections from any account of the machine
-``batch_fetcher``     ``DataStreamWriter._jwrite``, Janino        ``foreachBatch`` opens a port that asks nobody
+``batch_fetcher``     ``DataStreamWriter._jwrite``, Janino        ``foreachBatch`` opens a port without authentication
 ``shard_placement``   ``DataFrame._jdf``, ``CoalescedRDD``        DataFrames cannot say where a partition is to run
 ``rate_controller``   ``StreamingQuery._jsq``                     limits of a source are fixed when a query starts
 ``query_cleanup``     selectors and threads of Python sources     queries that ended leave them behind

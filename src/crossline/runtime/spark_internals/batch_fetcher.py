@@ -1,4 +1,4 @@
-"""Batches of a streaming query, fetched from Java by a thread of ours; Java calls nobody.
+"""Batches of a streaming query, fetched from Java by a thread of ours; Java makes no callbacks.
 
 PySpark's ``foreachBatch`` has Python listen on a port, where Java calls for each batch. That server asks nobody who
 they are, takes any call of any object that Java may call, and makes a thread of each connection. So Java keeps a queue
@@ -34,11 +34,11 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 
 public class CrosslineBatches implements VoidFunction2 {
-    private final LinkedBlockingQueue asked = new LinkedBlockingQueue();
+    private final LinkedBlockingQueue batches = new LinkedBlockingQueue();
 
     public void call(Object frame, Object number) throws Exception {
         Batch batch = new Batch((Dataset) frame, ((Long) number).longValue());
-        this.asked.add(batch);
+        this.batches.add(batch);
         try {
             batch.done.join();
         } catch (CompletionException failed) {
@@ -48,7 +48,7 @@ public class CrosslineBatches implements VoidFunction2 {
 
     public Batch next() throws InterruptedException {
         while (true) {
-            Object found = this.asked.take();
+            Object found = this.batches.take();
             if (!(found instanceof Batch)) return null;
             Batch batch = (Batch) found;
             try {
@@ -63,7 +63,7 @@ public class CrosslineBatches implements VoidFunction2 {
     }
 
     public void end() {
-        this.asked.add("no more");
+        this.batches.add("no more");
     }
 
     public static class Batch {
@@ -87,8 +87,8 @@ public class CrosslineBatches implements VoidFunction2 {
         public void stopped() { this.done.completeExceptionally(new InterruptedException("stopped")); }
 
         public void failed(String text) {
-            String said = "An exception was raised by the Python Proxy. Return Message: " + text;
-            this.done.completeExceptionally(new py4j.Py4JException(said));
+            String message = "An exception was raised by the Python Proxy. Return Message: " + text;
+            this.done.completeExceptionally(new py4j.Py4JException(message));
         }
     }
 }
@@ -137,7 +137,7 @@ class BatchFetcher:
         self._thread = self._batches = None
 
     def _serve(self) -> None:
-        # Java that ends in the midst is told of by the one that waits for the query, and once.
+        # The end of Java is reported once, by the thread that waits for the query.
         with suppress(Py4JError, OSError):
             while (batch := self._batches.next()) is not None:
                 try:

@@ -32,13 +32,13 @@ _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 def start_java(settings: Mapping[str, str]) -> None:
     """Start Java for ``settings`` and connect PySpark to it; nothing where this process has one already.
 
-    Raises PermanentError where it does not come up; what it said stands on the standard error.
+    Raises PermanentError where it does not come up; its output is on the standard error.
     """
     if SparkContext._gateway is not None or _PORT in os.environ:  # noqa: SLF001 - PySpark has no other word for it
         return
     _hush()
     made = launch(settings)
-    port, secret = _connection(made.process, made.said)
+    port, secret = _connection(made.process, made.connection_file)
     os.environ |= {_PORT: str(port), _SECRET: secret}
     try:
         gateway = launch_gateway()
@@ -51,7 +51,7 @@ def start_java(settings: Mapping[str, str]) -> None:
 def end_session(session: SparkSession) -> None:
     """Stop ``session`` and have the Java of this process end; no session can be made after it.
 
-    What Spark and its workers say of their own end is not told: whatever failed was reported before.
+    Messages of Spark and its workers about their own end are discarded: failures were reported before.
     """
     made = started()
     if made is None:
@@ -70,7 +70,7 @@ def end_session(session: SparkSession) -> None:
 
 
 def raise_if_java_ended(failure: BaseException) -> None:
-    """Where ``failure`` is that nobody answers, since Java ended in the midst: raise PermanentError, which says so."""
+    """Raise PermanentError where ``failure`` is a lost connection, because Java ended during the run."""
     made = started()
     if made is None or not isinstance(failure, Py4JError | ConnectionError):
         return
@@ -79,30 +79,30 @@ def raise_if_java_ended(failure: BaseException) -> None:
         if code < 0:
             how = f"was ended by {signal.Signals(-code).name}, as the system does where memory is short"
         else:
-            how = f"ended by itself (exit code {code}); what it said stands above"
+            how = f"ended by itself (exit code {code}); its output is above"
         raise PermanentError(
             f"Java, in which Spark runs, {how}. What was under way is not lost: the next start runs it again"
         ) from failure
 
 
 def _hush() -> None:
-    """Java that ends in the midst is told of once, and not by tracebacks of all who were talking to it."""
+    """The end of Java is reported once, and not by tracebacks of every thread that used it."""
     logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
     for server in (AccumulatorTCPServer, AccumulatorUnixServer):
         server.handle_error = lambda *_: None
 
 
-def _connection(process: subprocess.Popen[bytes], said: Path) -> tuple[int, str]:
+def _connection(process: subprocess.Popen[bytes], connection_file: Path) -> tuple[int, str]:
     """Port and secret, once Java has written them."""
     deadline_s = time.monotonic() + _START_S_MAX
-    while not said.is_file():
+    while not connection_file.is_file():
         if process.poll() is not None:
             raise PermanentError(
-                f"Java ended while it started (exit code {process.returncode}); what it said stands above. "
-                "`crossline doctor` says which Java is found"
+                f"Java ended while it started (exit code {process.returncode}); its output is above. "
+                "`crossline doctor` shows which Java is found"
             )
         if time.monotonic() > deadline_s:
             raise PermanentError(f"Java did not come up within {_START_S_MAX:.0f} s; is the machine short of memory?")
         time.sleep(_POLL_S)
-    with said.open("rb") as written:
+    with connection_file.open("rb") as written:
         return read_int(written), UTF8Deserializer().loads(written)

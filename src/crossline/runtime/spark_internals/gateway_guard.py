@@ -1,8 +1,8 @@
-"""Java's port for Python opens to processes of this account alone, as far as the system says whose a connection is.
+"""Java's port for Python opens to processes of this account alone, where the system reports the owner of a connection.
 
-py4j makes a thread of each connection before it asks for its token, and never lets go of one that says nothing: whoever
-connects often enough takes the machine's threads. Linux tells whose each connection is; where it does not (another
-system, another place of the processes' table), the token is what guards.
+py4j makes a thread of each connection before it asks for its token, and never closes a silent one: a client that
+connects often enough takes the machine's threads. Linux reports the owner of each connection; where it does not
+(another system, another place of the processes' table), the token is what guards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from py4j.protocol import Py4JNetworkError
 
 _NAME = "CrosslineDoor"
 # Linux has a line for each end of a connection; theirs has their address first. Addresses are words of the machine;
-# those of IPv4 are the last word of one of IPv6. A line that is not there is that of somebody who has left.
+# those of IPv4 are the last word of one of IPv6. A missing line is that of a closed connection.
 _JAVA = """
 import java.io.BufferedReader;
 import java.io.FileReader;
@@ -62,9 +62,9 @@ public class CrosslineDoor extends ServerSocket {
                 BufferedReader table = new BufferedReader(new FileReader(tables[i]));
                 try {
                     for (String line = table.readLine(); line != null; line = table.readLine()) {
-                        String[] said = line.trim().split(" +");
-                        if (said.length > 7 && said[1].endsWith(theirs) && said[2].endsWith(here)) {
-                            return said[7].equals(this.uid);
+                        String[] fields = line.trim().split(" +");
+                        if (fields.length > 7 && fields[1].endsWith(theirs) && fields[2].endsWith(here)) {
+                            return fields[7].equals(this.uid);
                         }
                     }
                 } finally {

@@ -1,8 +1,8 @@
-"""What a streaming query of Spark 4.1 leaves behind in a session that goes on: found and let go of here.
+"""Releases the resources that a streaming query of Spark 4.1 leaves behind in a session.
 
 For each query with a Python source Java keeps a selector and the closed socket registered with it (three descriptors),
-and a thread that watches workers which are gone. None of them is of use once the query has ended, and nobody else lets
-go of them.
+and a thread that watches workers which are gone. None of them is of use once the query has ended, and no other code
+lets go of them.
 
 All of it is done by reflection, and what does not succeed leaves no more behind than Spark did.
 """
@@ -68,7 +68,7 @@ class QueryCleanup:
                     return
 
     def _blocker(self) -> Any:
-        """The field of a thread that says what it waits in."""
+        """The field of a thread with the object that it waits on."""
         names = {each.getName() for each in self._class("java.lang.Thread").getDeclaredFields()}
         return self._field(self._class("java.lang.Thread"), next(name for name in _BLOCKERS if name in names))
 

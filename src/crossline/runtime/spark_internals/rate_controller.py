@@ -49,10 +49,10 @@ class RateController:
 
 
 class ReadLimits:
-    """The bounds of a running query's topics, kept as ``pace`` says.
+    """The bounds of a running query's topics, controlled by ``pace``.
 
     Spark reads its bound from an option, once. But it keeps, beside each source, the limit that it asks it with, and
-    has both told and set from outside. Where a version has not, the bound stays what the option says.
+    has both readable and settable. In a version without them the bound stays the value of the option.
     """
 
     def __init__(self, spark: SparkSession, pace: RateController) -> None:
@@ -82,7 +82,7 @@ class ReadLimits:
 
 
 def _topics(limits: Any) -> list[tuple[Any, int]]:
-    """Each source of topics, and how many records it may be asked for."""
+    """Each source of topics, and how many records a batch may request from it."""
     found = []
     pairs = limits.iterator()
     while pairs.hasNext():

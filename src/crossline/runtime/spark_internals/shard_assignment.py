@@ -1,4 +1,4 @@
-"""Which executor has which part of the shards: a function of who is there, and of who had what before."""
+"""Assigns parts of the shards to executors: a function of the live executors and the former assignment."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def assign_parts(parts: int, cores: Mapping[str, int], before: Sequence[str] = (
     return tuple(next(waiting) if name is None else name for name in kept)
 
 
-def round_robin(homes: Sequence[str]) -> list[str]:
+def round_robin(executors: Sequence[str]) -> list[str]:
     """The same executors as often, one after the other: the first few of them are as many different ones as can be."""
     turns: Counter[str] = Counter()
     turn_of = []
-    for name in homes:
+    for name in executors:
         turn_of.append((turns[name], name))
         turns[name] += 1
     return [name for _, name in sorted(turn_of, key=lambda each: (each[0], _order(each[1])))]

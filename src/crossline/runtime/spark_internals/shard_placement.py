@@ -1,11 +1,11 @@
-"""Shard placement on a cluster: which executor Spark is asked to run the tasks of a part of the shards on.
+"""Shard placement on a cluster: the executor on which Spark shall run the tasks of a part of the shards.
 
-Spark asks the partitions of an RDD where they would like to be, and DataFrames have no word for it. But a
-``CoalescedRDD`` says of each partition what stands in that partition, and its partitions are an array that anybody may
-write to. So rows that come out of a shuffle go through one of as many partitions, which say where they belong.
+Partitions of an RDD have preferred locations; the DataFrame API does not set them. But a ``CoalescedRDD`` takes the
+preferred location of each partition from that partition, and its partitions are an array that anybody may write to. So
+the rows of a shuffle pass through a ``CoalescedRDD`` of as many partitions, which have preferred locations.
 
-That would be some hundred calls to Java a batch, a third of a millisecond each. So Java does it in one call, to a
-method that Spark's own compiler (Janino) makes of the text below. It runs in the driver alone; no executor knows it.
+From Python that takes some hundred calls to Java a batch, a third of a millisecond each. So one call runs a Java
+method, which Spark's own compiler (Janino) compiles from the text below. It runs in the driver only.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ShardPlacement:
         self._parts = parts
         self._executors = executors
         self._at = at
-        self._said = ""
+        self._listed = ""
         self._executor_of_part: tuple[str, ...] = ()
         self._places, self._hosts = "", ""
 
@@ -83,11 +83,11 @@ class ShardPlacement:
 
     def refresh(self) -> None:
         """Between two batches: read the executors, move the parts of lost ones, and give new ones their share."""
-        said = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
-        if said == self._said:
+        listed = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
+        if listed == self._listed:
             return
-        self._said = said
-        lines = (line.split(" ") for line in said.splitlines())
+        self._listed = listed
+        lines = (line.split(" ") for line in listed.splitlines())
         found = {name: (host, max(1, int(cores))) for name, host, cores in lines}
         before = self._executor_of_part
         self._executor_of_part = assign_parts(self._parts, {name: cores for name, (_, cores) in found.items()}, before)
@@ -96,7 +96,7 @@ class ShardPlacement:
         moved = sum(
             now != then for now, then in zip(self._executor_of_part, before or self._executor_of_part, strict=False)
         )
-        log.info("homes of shards", executors=len(found), parts=self._parts, moved=moved)
+        log.info("shard placement", executors=len(found), parts=self._parts, moved=moved)
 
     def by_shard(self, frame: DataFrame) -> DataFrame:
         """``frame``, whose partition p has the shards of part p, with each task on the executor of its part."""
@@ -134,5 +134,5 @@ def shard_placement_of(spark: SparkSession, parts: int) -> ShardPlacement | None
         return ShardPlacement(spark, parts, executors.call, compiled(_AT, "Function2", "frame", "places"))
     except (Py4JError, TypeError) as error:
         why = " ".join(str(error).partition("\n\t")[0].split())  # without the lines of Java's stack
-        log.warning("shards have no homes: executors will read what others judged", why=why)
+        log.warning("no shard placement: executors will read the state of shards that others judged", why=why)
         return None

@@ -21,7 +21,7 @@ from crossline.rules.ruleset import RuleSet
 
 
 def pop_hold_hits(output: ShardOutput) -> list[Hit]:
-    """The hits of holds, which ``output`` has no more: nobody else is told of them."""
+    """The hits of holds, removed from ``output``: they are no alerts."""
     held = [hit for hit in output.hits if is_hold(hit.version.rule)]
     if held:
         output.hits = [hit for hit in output.hits if not is_hold(hit.version.rule)]
@@ -38,7 +38,7 @@ def hold_changes(rules: RuleSet, held: Iterable[Hit]) -> Iterator[SuppressionCha
                 yield SuppressionChange(hit, _by_hand(placed))
             continue
         if not isinstance(made, HoldRule):
-            raise TypeError(f"{made.rule_id}: found a rule that somebody wrote where a hold was expected")
+            raise TypeError(f"{made.rule_id}: found a published rule where a hold was expected")
         now = _counts(made.held, hit, releases)
         was = hit.correction.before if hit.correction is not None else None
         before = None if was is None else _counts(made.held, was, releases)
@@ -53,7 +53,7 @@ def hold_changes(rules: RuleSet, held: Iterable[Hit]) -> Iterator[SuppressionCha
 
 
 def _because(hit: Hit, now: DecidingHit | None, before: DecidingHit | None) -> str:
-    """Of a correction the id that the alert has which holds no more, or of one that holds now its alert."""
+    """The alert id of the hold that ended by a correction, or of the hold that began."""
     correction = hit.correction
     if correction is not None and before is not None and before.held_by not in (hit.rests_on or ()):
         return correction_id(before.held_by, correction.caused_by)
@@ -86,7 +86,7 @@ def _counts(rule: Rule, hit: Hit, releases: Releases) -> DecidingHit | None:
 
 
 def _by_hand(placed: PlacedHold) -> DecidingHit:
-    """How a hold that somebody placed counts: as a rule's, or by itself."""
+    """How a person's hold counts: as one of a rule, or by itself."""
     return DecidingHit(
         rule_id=placed.rule_id or f"{BY_HAND}{placed.hold_id}",
         rule_version=placed.rule_version,

@@ -109,7 +109,7 @@ class DecisionInput:
         return found
 
     def _take(self, body: bytes | memoryview) -> None:
-        """Take blocks of records, which are packed, or else what is said of hits."""
+        """Take packed blocks of records, or changes of hits."""
         if bytes(body[:1]) != b"{":
             self.blocks.append(RecordBlock(*wire.decode(body, "records to decide about")))
             return
@@ -122,8 +122,8 @@ class DecisionInput:
             which = place[1], place[5], place[4]
             self.records[which] = place, DecidedRecord(**record)
             self.hits[which].append(deciding_hit(hit))
-        for order, because, stands, at, record, told in body.get("changes", ()):
-            hit = deciding_hit(told)
+        for order, because, stands, at, record, fields in body.get("changes", ()):
+            hit = deciding_hit(fields)
             change = Change(hit.reason_id, because, hit if stands else None)
             self.changes.append((order, (at[1], at[5], at[4]), DecidedRecord(**record), change))
         for stream, logs in body.get("clocks", {}).items():
@@ -141,7 +141,7 @@ class DecisionInput:
         return table_of(self.blocks, rules.__getitem__, weight)
 
     def take_one_by_one(self, table: Table, numbers: Sequence[int]) -> None:
-        """Records of ``table`` as those are that have hits, with what holds at them beside these."""
+        """Add the records ``numbers`` of ``table``, with their standing reasons, to the records with hits."""
         for number in numbers:
             which = table.which(number)
             if which not in self.records:

@@ -5,8 +5,8 @@ decided by travels to the shard of the record's id: the hits that count, and whi
 be copies; where every record is decided about, the records. A copy is no second record to decide about, also where a
 rule of another key takes it for a new one.
 
-Where rules judge again, what was decided by is kept for as long as a correction may come, by the shards of ids: their
-states are those of level 0. A correction that changes a record's decision makes a revision of it.
+With retraction, the inputs of decisions are kept as long as corrections may come, in shards of ids: their
+states are those of depth 0. A correction that changes a record's decision makes a revision of it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ log = get_logger(__name__)
 # The kinds of what goes to the stage.
 _HITS, _RECORDS = "hits", "records"
 
-# Judges, at a level of plans, what a batch has for each shard; what comes of each of them.
+# Judges, at a depth of plans, what a batch has for each shard; what comes of each of them.
 Judge = Callable[[Task, int, Mapping[int, Sequence[memoryview]], Stopwatch], Iterator[StageRows]]
 
 
@@ -84,7 +84,7 @@ def decision_input_rows(
     ``clocks``: by stream, where each of its logs stands.
     """
     at, (of_hits, blocks) = decision_stage_number(snapshot), decision_inputs(snapshot, output, alerts, clocks, held)
-    rows: StageRows = [(at, shard, _HITS, orjson.dumps(said)) for shard, said in sorted(of_hits.items())]
+    rows: StageRows = [(at, shard, _HITS, orjson.dumps(body)) for shard, body in sorted(of_hits.items())]
     return rows + [(at, shard, _RECORDS, wire.encode(each.meta, each.arrays)) for shard, each in blocks]
 
 
@@ -95,7 +95,7 @@ def decision_inputs(
     clocks: Mapping[str, Mapping[str, int]],
     held: Sequence[Hit] = (),
 ) -> tuple[Mapping[int, dict[str, Any]], list[tuple[int, RecordBlock]]]:
-    """The same for who decides in this very process: what is said of hits, by shard of ids, and blocks of records."""
+    """The same for a caller that decides in this process: changes of hits, by shard of ids, and blocks of records."""
     to: defaultdict[int, dict[str, Any]] = defaultdict(lambda: {"hits": [], "copies": []})
     lateness, later = {plan.stream: plan.lateness for plan in snapshot.plans()}, known_later(snapshot.plans())
     streams = next((plan.order for plan in snapshot.plans()), ())
@@ -177,7 +177,7 @@ def _shard(snapshot: PlanSnapshot, record_id: str) -> int:
 class DecideShards:
     """The hits on records to the records' decisions.
 
-    ``judge``: decides where states are, which is where these may be revised, and where clients of a topic stay.
+    ``judge``: decides where the states are: there decisions can be revised, and producers of the topic live.
     ``patient``: wait for a topic that takes nothing, else say so at once.
     """
 
@@ -218,7 +218,7 @@ class DecideShards:
             except SinkError as error:
                 if not self.patient:
                     raise
-                log.warning("decisions cannot be told; holding the batch", batch_id=task.batch_id, error=str(error))
+                log.warning("decisions cannot be written; holding the batch", batch_id=task.batch_id, error=str(error))
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
@@ -239,9 +239,9 @@ def decide_once(
         given.take_one_by_one(table, np.flatnonzero(rest).tolist())
     decided = Decided(decisions_of(snapshot, given, now_ms), lines)
     watch.lap("decide")
-    told = writer.tell(snapshot, decided)
+    rows = writer.write(snapshot, decided)
     watch.lap("write")
-    return told
+    return rows
 
 
 def _alone(table: Table, given: DecisionInput) -> I64:
@@ -315,9 +315,9 @@ def decide_shard(
         if horizon_ms is not None:
             evict([plan.state_stores[0].state_store], state, horizon_ms)
     watch.lap("decide")
-    told = writer.tell(snapshot, Decided(decided))
+    rows = writer.write(snapshot, Decided(decided))
     watch.lap("write")
-    return told, deltas
+    return rows, deltas
 
 
 def _revised(
@@ -334,7 +334,7 @@ def _revised(
             )
             changed[which] = None
     found: list[Placed] = []
-    # In the order in which the records came that brought them about, whatever the order in which they are reported.
+    # In the order in which the records that caused them came, whatever the order in which they are reported.
     mine = [each for each in given.changes if each[1][0] == stream]
     mine.sort(key=lambda each: (each[0][1], each[0][0], each[3].because))
     for (_, which), group in groupby(mine, key=lambda each: (each[0][1], each[1])):
@@ -347,8 +347,8 @@ def _revised(
         revised = None if known is None else revise(deciding.policy, known, [change for *_, change in changes])
         changed[which] = None
         if known is not None and revised is not None:
-            said = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)
-            found.append(([*order, which[2], which[1]], {**said, **_more(deciding)}))
+            revision = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)
+            found.append(([*order, which[2], which[1]], {**revision, **_more(deciding)}))
     return found, list(changed)
 
 

@@ -27,19 +27,19 @@ from crossline.runtime.stages.rows import DECIDED, DECISIONS, OUT
 from crossline.runtime.state_log.cache import StageRows
 from crossline.runtime.work.task import Task
 
-# About half a minute. A task cannot be told to stop waiting: a disk that takes longer ends the run; the next goes on.
+# About half a minute. A task's wait cannot be cancelled: a disk that takes longer ends the run; the next goes on.
 TOPIC_WAIT = RetryPolicy(max_ms=5_000, attempts_max=10)
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionWriter:
-    """What tells the decisions of a batch on the ids of a shard. ``topic``: where they go besides; None: nowhere."""
+    """Writes the decisions of a batch on the ids of a shard. ``topic``: also written to; None: none."""
 
     task: Task
     shard: int
     topic: DecisionTopic | None = None
 
-    def tell(self, snapshot: PlanSnapshot, decided: Decided) -> StageRows:
+    def write(self, snapshot: PlanSnapshot, decided: Decided) -> StageRows:
         """Tell them where the tasks do; rows of what is left for the sinks."""
         deciding = snapshot.deciding
         if deciding is None or (deciding.folder is None and self.topic is None):

@@ -26,7 +26,7 @@ FEATURE_ROWS = "told"  # the kind of these rows of an outcome
 
 @dataclass(frozen=True, slots=True)
 class FigureTypes:
-    """The columns of figures by name, each with its type: int64, double, or a timestamp where those are told of.
+    """The columns of figures by name, each with its type: int64, double, or a timestamp for figures of time.
 
     ``stream``: whose records are the rows.
     """
@@ -42,23 +42,23 @@ class FigureTypes:
 
 
 def feature_table_rows(plans: Iterable[StreamPlan], output: ShardOutput) -> Iterator[tuple[str, bytes]]:
-    """What a shard was told, as rows (kind, body): the records that it reports, and figures of those that it judged.
+    """The feature rows of a shard, as rows (kind, body): the records that it reports, and figures of those judged.
 
-    ``plans``: all that there are. What rules tell each other of their figures is for nobody else.
+    ``plans``: all that there are. Cross-key figures between rules are not written.
     """
     plans = list(plans)
     met = {plan.stream: plan.met for plan in plans}
     for reported in output.reported:
-        # Of each stream: which is told of is known where they are brought together.
+        # Of each stream: the table's own stream is selected where the rows are collected.
         yield FEATURE_ROWS, _records(reported, [each for _, each in _tables(plans, reported.judged.plan.stream)])
     known = {name for plan in plans for name, _ in _tables([plan], None)}
-    for told in output.feature_queries:
-        if (told.rule_id, told.version) in known:
-            yield FEATURE_ROWS, _figures(told, met.get(told.stream))
+    for found in output.feature_queries:
+        if (found.rule_id, found.version) in known:
+            yield FEATURE_ROWS, _figures(found, met.get(found.stream))
 
 
 def _tables(plans: Iterable[StreamPlan], stream: str | None) -> Iterator[tuple[tuple[str, int], Program]]:
-    """What tells figures of the records of ``stream`` (None: of any) to those who ask for tables."""
+    """The feature queries for the table on the records of ``stream`` (None: of any)."""
     for plan in plans:
         if stream in {None, plan.base}:
             yield from ((name, each) for name, each in plan.programs.items() if each.query is not None)
@@ -81,16 +81,16 @@ def _records(reported: Reported, tables: Sequence[Program]) -> bytes:
     return wire.encode({"stream": judged.plan.stream, "chunks": judged.chunks, **counts}, arrays)
 
 
-def _figures(told: FeatureRows, met: StreamJoin | None) -> bytes:
-    """``met``: where records of several streams meet, what their logs are called where they come from."""
-    chunks = told.chunks if met is None else [(met.origin(log)[1], *more) for log, *more in told.chunks]
-    arrays: wire.Arrays = {"chunk": told.chunk, "offsets": told.offsets}
+def _figures(rows: FeatureRows, met: StreamJoin | None) -> bytes:
+    """``met``: for a stream join, the names of its logs in their own streams."""
+    chunks = rows.chunks if met is None else [(met.origin(log)[1], *more) for log, *more in rows.chunks]
+    arrays: wire.Arrays = {"chunk": rows.chunk, "offsets": rows.offsets}
     beyond = {}
-    for number, (name, column) in enumerate(told.figures.items()):
+    for number, (name, column) in enumerate(rows.figures.items()):
         fits = column.defined if column.up is None else column.defined & (column.up == 0)
         arrays[f"value{number}"], arrays[f"valid{number}"] = column.values, fits
         beyond[name] = int(np.count_nonzero(column.defined & ~fits))
-    return wire.encode({"chunks": chunks, "figures": list(told.figures), "beyond": beyond}, arrays)
+    return wire.encode({"chunks": chunks, "figures": list(rows.figures), "beyond": beyond}, arrays)
 
 
 @dataclass(slots=True)
@@ -103,11 +103,11 @@ class FeatureBatch:
     @staticmethod
     def of(bodies: Iterable[bytes]) -> FeatureBatch:
         """From the bodies of the rows of an outcome that are of its kind."""
-        told = FeatureBatch()
+        batch = FeatureBatch()
         for body in bodies:
-            meta, arrays = wire.decode(body, "figures that were told")
-            (told.figures if "figures" in meta else told.records).append((meta, arrays))
-        return told
+            meta, arrays = wire.decode(body, "feature rows")
+            (batch.figures if "figures" in meta else batch.records).append((meta, arrays))
+        return batch
 
     def counted(self, stream: str) -> tuple[int, int]:
         """How many records of ``stream`` came, and how many of them are copies."""
@@ -124,7 +124,7 @@ class FeatureBatch:
         return {name: count for name, count in found.items() if count}
 
     def table(self, columns: FigureTypes) -> pa.Table:
-        """A row for each record, in the order of the log, with null where a figure is not told of it."""
+        """A row for each record, in the order of the log, with null where it has no value of a figure."""
         records = [(meta, arrays) for meta, arrays in self.records if meta["stream"] == columns.stream]
         chunks = sorted({tuple(each) for meta, _ in records for each in meta["chunks"]})
         place = _RecordIndex.of(chunks, records)

@@ -1,4 +1,4 @@
-"""A batch's outcome rows, brought to the driver and made into what sinks take."""
+"""A batch's outcome rows, collected by the driver and made into a delivery."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ log = get_logger(__name__)
 class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
-    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values. ``told``:
-    figures of records, as shards told them (see ``told``).
+    ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values.
+    ``feature_rows``: figures of records, as shards wrote them (see ``feature_table``).
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Outcome:
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
     decisions: Sequence[Mapping[str, Any]] = ()
-    told: list[bytes] = field(default_factory=list)
+    feature_rows: list[bytes] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=lambda: {"records": 0, "retained": 0, "ingest_ms": {}})
     clocks: dict[str, StreamClocks] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
@@ -68,7 +68,7 @@ class Outcome:
             figures=self.figures,
             positions=self.positions,
             decisions=self.decisions,
-            told=self.told,
+            feature_rows=self.feature_rows,
         )
 
 
@@ -86,7 +86,7 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
     Decisions are in the order of their records.
 
     Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
-    without its bytes, and is reported; ``fetchers`` None: nobody wants them.
+    without its bytes, and is reported; ``fetchers`` None: bytes are not wanted.
     """
     outcome = Outcome()
     alerts: list[dict[str, Any]] = []
@@ -116,13 +116,13 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
             for figure, count in zip(("segments_read", "segments_read_bytes"), orjson.loads(body), strict=True):
                 outcome.figures[figure] = outcome.figures.get(figure, 0) + count
         elif kind == FEATURE_ROWS:
-            outcome.told.append(body)
+            outcome.feature_rows.append(body)
         elif kind == "spent":
             outcome.spent.add(body)
         elif kind == "figures":
             _add(outcome, orjson.loads(body))
         else:
-            raise ValueError(f"an outcome of kind {kind}, which nobody takes")
+            raise ValueError(f"an outcome of the unknown kind {kind}")
     for name, failed in outcome.figures.get("failed", {}).items():
         _log_unscored(name, failed["why"])
     ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
@@ -152,7 +152,7 @@ def _unread(positions: Sequence[Position]) -> Raws:
 
 
 def fetch_bytes(positions: Sequence[Position], fetchers: Mapping[str, FetchRaw], until_s: float) -> Raws:
-    """The bytes at ``positions``, asked for in one go for each partition."""
+    """The bytes at ``positions``, fetched with one request for each partition."""
     places: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for each in positions:
         places[each["stream"], each["partition"]].add(each["offset"])

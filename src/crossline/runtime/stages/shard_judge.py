@@ -33,9 +33,9 @@ from crossline.runtime.work.task import Task
 
 @dataclass(frozen=True, slots=True)
 class ShardJudge:
-    """By what, and for which batch of which query, shards are judged: plain values that travel between processes.
+    """The plan, the query and the batch for judging shards: plain values that are sent between processes.
 
-    ``cache`` None: a batch job, whose state ends with it. ``level``: of the plans that they are judged by; 0: they are
+    ``cache`` None: a batch job, whose state ends with it. ``depth``: of the plans that they are judged by; 0: they are
     shards of ids, and decided about. ``began_ms``: of the batch. ``topic``: where all decisions go.
     """
 
@@ -43,7 +43,7 @@ class ShardJudge:
     cache: ShardCache | None
     query_id: str
     batch_id: int
-    level: int = 1
+    depth: int = 1
     began_ms: int | None = None
     topic: DecisionTopic | None = None
 
@@ -51,23 +51,23 @@ class ShardJudge:
         """Judge what the batch has for ``shard``; rows (stage, shard, kind, body) of what came of it."""
         snapshot = self.source.current()
         if self.cache is not None:
-            known = self.cache.answer(snapshot, self.query_id, shard, self.batch_id, self.level)
+            known = self.cache.answer(snapshot, self.query_id, shard, self.batch_id, self.depth)
             if known is not None:
                 return known
-        if not self.level:
+        if not self.depth:
             return self._decide(snapshot, shard, blobs, watch)
         watch.start()
         parts = list(parts_of(blobs, f"parts of batch {self.batch_id} for shard {shard}"))
         watch.lap("unpack")
         if self.cache is None:
             state = snapshot.new_state()
-            output = judge(snapshot.plans_at(self.level), state, parts, snapshot.judging, measuring())
+            output = judge(snapshot.plans_at(self.depth), state, parts, snapshot.judging, measuring())
             watch.lap("judge")
-            return result_rows(snapshot, self.level, shard, output, state)
-        with self.cache.shard(snapshot, self.query_id, shard, self.batch_id, self.level) as held:
+            return result_rows(snapshot, self.depth, shard, output, state)
+        with self.cache.shard(snapshot, self.query_id, shard, self.batch_id, self.depth) as held:
             watch.lap("state")
-            output = judge(snapshot.plans_at(self.level), held.state, parts, snapshot.judging, measuring())
-            rows = result_rows(snapshot, self.level, shard, output, held.state) + _read(held)
+            output = judge(snapshot.plans_at(self.depth), held.state, parts, snapshot.judging, measuring())
+            rows = result_rows(snapshot, self.depth, shard, output, held.state) + _read(held)
             watch.lap("judge")
             held.commit(output.deltas, rows)
             watch.lap("log")
@@ -82,7 +82,7 @@ class ShardJudge:
             return decide_once(snapshot, writer, blobs, watch, time.time_ns() // 1_000_000)
         if self.cache is None:
             return decide_shard(snapshot, snapshot.new_state(), writer, blobs, watch)[0]
-        with self.cache.shard(snapshot, self.query_id, shard, self.batch_id, self.level) as held:
+        with self.cache.shard(snapshot, self.query_id, shard, self.batch_id, self.depth) as held:
             rows, deltas = decide_shard(snapshot, held.state, writer, blobs, watch)
             rows += _read(held)
             held.commit(deltas, rows)
@@ -90,9 +90,9 @@ class ShardJudge:
         return rows
 
     def drop_unused(self) -> None:
-        """What nobody asks for here any more: see ``ShardCache``."""
+        """Shards that no task uses here any more: see ``ShardCache``."""
         if self.cache is not None:
-            self.cache.drop_unused(self.query_id, self.batch_id, self.level)
+            self.cache.drop_unused(self.query_id, self.batch_id, self.depth)
 
 
 def _read(held: HeldShard) -> StageRows:
@@ -100,8 +100,8 @@ def _read(held: HeldShard) -> StageRows:
     return [(OUT, 0, READ, orjson.dumps([held.read, held.read_bytes]))] if held.read else []
 
 
-def result_rows(snapshot: PlanSnapshot, level: int, shard: int, output: ShardOutput, state: ShardState) -> StageRows:
-    """What came of a batch of ``shard``: its outcome, which is for nobody in here, and hits for those who read them.
+def result_rows(snapshot: PlanSnapshot, depth: int, shard: int, output: ShardOutput, state: ShardState) -> StageRows:
+    """The rows of a batch of ``shard``: its outcome, which no stage reads, and hits for the rules that read them.
 
     Hits become alerts here, detected now.
     """
@@ -115,16 +115,25 @@ def result_rows(snapshot: PlanSnapshot, level: int, shard: int, output: ShardOut
         rows += decision_input_rows(snapshot, output, alerts, state.log_clock, held)
     if snapshot.feature_query:
         rows += [(OUT, 0, *row) for row in feature_table_rows(snapshot.plans(), output)]
-    given = (state.log_clock, snapshot.shards, snapshot.lists, output.feature_queries)
-    return rows + part_rows(derived(snapshot.plans(), level, output.read, *given, own=shard))
+    parts = derived(
+        snapshot.plans(),
+        depth,
+        output.read,
+        clocks=state.log_clock,
+        shards=snapshot.shards,
+        lists=snapshot.lists,
+        feature_queries=output.feature_queries,
+        own=shard,
+    )
+    return rows + part_rows(parts)
 
 
 def part_rows(parts: Iterable[tuple[int, Part]]) -> StageRows:
-    """Rows of ``parts``, each for the stage of its level: one for each shard there."""
+    """Rows of ``parts``, each for the stage of its depth: one for each shard there."""
     by_shard: dict[tuple[int, int], list[Part]] = {}
-    for level, part in parts:
-        by_shard.setdefault((level, part.shard), []).append(part)
-    return [(level, shard, "parts", pack(mine)) for (level, shard), mine in by_shard.items()]
+    for depth, part in parts:
+        by_shard.setdefault((depth, part.shard), []).append(part)
+    return [(depth, shard, "parts", pack(mine)) for (depth, shard), mine in by_shard.items()]
 
 
 def outcome_rows(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows:

@@ -1,9 +1,8 @@
-"""Bodies of rows in files of this machine: what moves the rows between tasks then moves where their bodies stand.
+"""Spills the bodies of rows to local files. The shuffle then moves only their positions in these files.
 
-A batch of records travels from the tasks that take it in to those that judge it. In Spark it would be written to Java,
-by it to a shuffle's files, read from there and written to Python again, and once more to the state server of the shard.
-On one machine the state server maps what the first task wrote. Only large bodies are spilled; who reads one need not
-know.
+Without a spill the records of a batch are written to Java, to shuffle files, to the Python worker of the next stage,
+and to the state server of the shard. On one machine the state server maps the file of the first task instead. Only
+large bodies are spilled. Readers need not know.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What a batch goes through, as a plain value: stages, each a function of rows to rows.
 
-A row is (stage, shard, kind, body): meant for the stage of that number, or for nobody in here (``OUT``), and then for
-whoever delivers. A stage that is ``by_shard`` gets all rows of a shard in one task; the first gets rows of the input
-instead. A stage hands on what is meant for others. It knows nothing of who runs it: that is for the runners (``flow``:
-Spark in stages, Spark in one task; ``local``: processes of this machine), which know no rule. A further stage is a
-further item in the list.
+A row is (stage, shard, kind, body): meant for the stage of that number, or for no stage (``OUT``): then it is
+delivered. A stage that is ``by_shard`` gets all rows of a shard in one task; the first gets rows of the input instead.
+A stage hands on what is meant for others. It knows nothing of who runs it: that is for the runners (``flow``: Spark in
+stages, Spark in one task; ``local``: processes of this machine), which know no rule. A further stage is a further item
+in the list.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Stage:
 def stages_of(
     source: SnapshotSource, intake: Intake, judge: Judge, *, kept: bool = False, patient: bool = True
 ) -> tuple[Stage, ...]:
-    """The stages of a batch by the snapshot of ``source``: judged once for each level of plans, then decided about.
+    """The stages of a batch by the snapshot of ``source``: judged once for each depth of plans, then decided about.
 
     ``kept``: it is decided where states are, whether it may be revised or not; ``patient``: see ``DecideShards``.
     """
     snapshot = source.current()
-    levels = range(1, snapshot.depth + 1)
-    judging = (Stage("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in levels)
+    depths = range(1, snapshot.depth + 1)
+    judging = (Stage("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in depths)
     keeping = judge if kept or snapshot.revises_ms is not None else None
     decide = DecideShards(source, decision_stage_number(snapshot), keeping, patient)
     deciding = (Stage("decide", decide),) if snapshot.deciding is not None else ()
@@ -67,7 +67,7 @@ def in_one(stages: Sequence[Stage], task: Task, batches: ArrowBatches) -> ArrowB
 
 @dataclass(frozen=True, slots=True)
 class TakeIn:
-    """Raw input to parts per shard, each for the stage that is its level: decode, join with tables, route, pack."""
+    """Raw input to parts per shard, each for the stage that is its depth: decode, join with tables, route, pack."""
 
     source: SnapshotSource
     intake: Intake
@@ -94,7 +94,7 @@ class TakeIn:
 def parts_of(
     snapshot: PlanSnapshot, records: Records, chunk: Chunk, meter: Meter = UNMEASURED
 ) -> list[tuple[int, Part]]:
-    """Records with the fields of tables, cut by shard and store, each part with the level that it is judged at."""
+    """Records with the fields of tables, cut by shard and store, each part with the depth that it is judged at."""
     plan = snapshot.plan(records.stream)
     if plan.spec.headers and not plan.spec.headers.keys() <= records.fields.keys():
         records = with_headers(plan.spec, records)  # of no topic
@@ -105,7 +105,7 @@ def parts_of(
 
 @dataclass(frozen=True, slots=True)
 class JudgeShards:
-    """The parts of each shard to what comes of them, by the plans of level ``at``, which is the number of the stage."""
+    """The parts of each shard to what comes of them, by the plans of depth ``at``, which is the number of the stage."""
 
     source: SnapshotSource
     judge: Judge

@@ -14,7 +14,7 @@ from crossline.evaluate.shard import ShardState
 from crossline.evaluate.state_log import apply_delta, encode_delta, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.log_folders import begin_with_backfill, level_folder
+from crossline.runtime.state_log.log_folders import begin_with_backfill, depth_folder
 from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
@@ -60,34 +60,34 @@ class HeldShard:
 class ShardCache:
     """Where shard states are logged, and how many of them a process may hold.
 
-    ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``asked_within``: batches after
-    which a state that nobody asked for is let go, where each shard is asked for at one place; 0: it stays.
+    ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``used_within``: batches after
+    which an unused state is dropped, where each shard is judged at one place; 0: it stays.
     """
 
     root: str
     per_query: bool
     held_max: int
-    asked_within: int = 0
+    used_within: int = 0
 
     def answer(
-        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1
+        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1
     ) -> StageRows | None:
         """What came of ``batch_id`` where this process judged it last, by the same plan snapshot.
 
         A task whose worker dies is run again: the batch is the same, and so is the answer.
         """
-        cached = _CACHE.get((self._root(query_id, level), query_id, shard))
+        cached = _CACHE.get((self._root(query_id, depth), query_id, shard))
         if cached is None or cached.batch_id != batch_id or cached.snapshot is not snapshot:
             return None
         return cached.answer
 
-    def _root(self, query_id: str, level: int) -> str:
-        return level_folder(under(self.root, query_id) if self.per_query else self.root, level)
+    def _root(self, query_id: str, depth: int) -> str:
+        return depth_folder(under(self.root, query_id) if self.per_query else self.root, depth)
 
     def _begins(self, log: StateLog, batch_id: int, *, ends: bool) -> bool:
-        """Whether the log of a level begins with this batch.
+        """Whether the log of a depth begins with this batch.
 
-        A query of ``detect`` may have had rules of this level before, and none for a while; so may any, of those whose
+        A query of ``detect`` may have had rules of this depth before, and none for a while; so may any, of those whose
         corrections revise decisions (``ends``).
         """
         lasts = [segment.last for segment in log.segments() if segment.first < batch_id]
@@ -95,30 +95,30 @@ class ShardCache:
 
     @contextmanager
     def shard(
-        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, level: int = 1
+        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1
     ) -> Iterator[HeldShard]:
         """The shard's state as of batch ``batch_id`` - 1: from the cache, caught up or rebuilt from the log.
 
-        A level other than the first, which has states of its own, may begin with any batch.
+        A depth other than the first, which has states of its own, may begin with any batch.
         """
-        root = self._root(query_id, level)
+        root = self._root(query_id, depth)
         key = (root, query_id, shard)
         log = StateLog(root, shard)
         cached = _CACHE.pop(key, None)
         if cached is None or cached.batch_id >= batch_id:
             cached = _Cached(snapshot.new_state(), -1)
             _check_shards(self._root(query_id, 1), snapshot.shards, batch_id)
-            if level != 1 and self._begins(log, batch_id, ends=not level):
+            if depth != 1 and self._begins(log, batch_id, ends=not depth):
                 cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
-        fill = partial(_fill, self._root(query_id, 1), level, shard, snapshot, cached.state)
+        fill = partial(_fill, self._root(query_id, 1), depth, shard, snapshot, cached.state)
         held = HeldShard(cached.state, log, batch_id)
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             held.read, held.read_bytes = held.read + 1, held.read_bytes + sum(each.nbytes for each in arrays.values())
             fill([item["state_store"] for item in meta["state_stores"]])
-            apply_delta(snapshot.kept_at(level), cached.state, meta, arrays, snapshot.bounds)
-        fill([lp.state_store.name for plan in snapshot.plans_at(level) for lp in plan.state_stores])
+            apply_delta(snapshot.kept_at(depth), cached.state, meta, arrays, snapshot.bounds)
+        fill([lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores])
         if batch_id % MERGE_EVERY == 0:
-            cached.state.kept_from = _tidy(log, snapshot, cached.state, batch_id, level)
+            cached.state.kept_from = _tidy(log, snapshot, cached.state, batch_id, depth)
         yield held
         if held.answer is not None:
             cached.batch_id, cached.snapshot, cached.answer = batch_id, snapshot, held.answer
@@ -127,11 +127,11 @@ class ShardCache:
             for each in mine[: max(0, len(mine) - self.held_max)]:
                 del _CACHE[each]
 
-    def drop_unused(self, query_id: str, batch_id: int, level: int = 1) -> None:
-        """States of this query and level that were not asked for in ``asked_within`` batches before ``batch_id``."""
-        if not self.asked_within:
+    def drop_unused(self, query_id: str, batch_id: int, depth: int = 1) -> None:
+        """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``."""
+        if not self.used_within:
             return
-        root, oldest = self._root(query_id, level), batch_id - self.asked_within
+        root, oldest = self._root(query_id, depth), batch_id - self.used_within
         for key in [key for key, each in _CACHE.items() if key[0] == root and each.batch_id < oldest]:
             del _CACHE[key]
 
@@ -144,15 +144,15 @@ def _check_shards(root: str, shards: int, batch_id: int) -> None:
 
 
 def _fill(
-    root: str, level: int, shard: int, snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
+    root: str, depth: int, shard: int, snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
 ) -> None:
     """State stores met for the first time begin with their past, where they have one."""
-    for folder in begin_with_backfill(root, level, (shard,), snapshot, state, state_stores):
+    for folder in begin_with_backfill(root, depth, (shard,), snapshot, state, state_stores):
         for key in [key for key in _CACHE if key[0] == folder and key[2] == shard]:
             del _CACHE[key]  # what was held to judge the past slice by slice
 
 
-def _tidy(log: StateLog, snapshot: PlanSnapshot, state: ShardState, batch_id: int, level: int) -> int:
+def _tidy(log: StateLog, snapshot: PlanSnapshot, state: ShardState, batch_id: int, depth: int) -> int:
     """Merge old segments, drop those that an earlier batch wrote off; the first batch to be kept from now on.
 
     What is written off now goes at a later batch: if this one dies, the log it is run again on must still be whole.
@@ -164,7 +164,7 @@ def _tidy(log: StateLog, snapshot: PlanSnapshot, state: ShardState, batch_id: in
         log.merge(batch_id - MERGE_COUNT)
         segments = [s for s in log.segments() if s.last >= state.kept_from]
     for segment in segments:
-        plans = snapshot.kept_at(level)
+        plans = snapshot.kept_at(depth)
         if segment.last >= batch_id - MERGE_COUNT or not expired(plans, state, log.metas(segment), snapshot.bounds):
             return segment.first
     return state.kept_from

@@ -12,14 +12,14 @@ from crossline.basics.errors import StateError
 from crossline.evaluate.shard import ShardState, forget_unplanned
 from crossline.evaluate.state_log import apply_delta
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.state_log.log_folders import begin_with_backfill, by_batch, level_folder
+from crossline.runtime.state_log.log_folders import begin_with_backfill, by_batch, depth_folder
 from crossline.runtime.state_log.state_log import StateLog
 
 TRIES = 3  # listings of the log before it is read anew from its beginning
 
 
 class FollowedState:
-    """The states of the levels that records are judged at, each of all shards in one.
+    """The states of the depths that records are judged at, each of all shards in one.
 
     The keys of shards are disjoint, so a record is judged by the state of all as it is by that of its shard; to judge
     it once, instead of once for each shard, takes a part of the time.
@@ -58,32 +58,32 @@ class FollowedState:
         self.states, self._at, self._snapshot, self.batch = {}, {}, None, -1
 
     def _advance(self, snapshot: PlanSnapshot, batch: int) -> None:
-        for level in range(1, snapshot.depth + 1):
-            self._read(snapshot, level, batch)
-            state = self.states[level]
+        for depth in range(1, snapshot.depth + 1):
+            self._read(snapshot, depth, batch)
+            state = self.states[depth]
             self._fill(
                 snapshot,
-                level,
+                depth,
                 state,
-                [lp.state_store.name for plan in snapshot.plans_at(level) for lp in plan.state_stores],
+                [lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores],
             )
             if snapshot is not self._snapshot:
-                forget_unplanned(snapshot.plans_at(level), state)
+                forget_unplanned(snapshot.plans_at(depth), state)
         self._snapshot, self.batch = snapshot, batch
 
-    def _read(self, snapshot: PlanSnapshot, level: int, batch: int) -> None:
-        """The batches of a level that are not there yet; what was read stays, should the next one not be readable."""
-        logs = [StateLog(level_folder(self._root, level), shard) for shard in range(snapshot.shards)]
-        state = self.states.get(level)
+    def _read(self, snapshot: PlanSnapshot, depth: int, batch: int) -> None:
+        """The batches of a depth that are not there yet; what was read stays, should the next one not be readable."""
+        logs = [StateLog(depth_folder(self._root, depth), shard) for shard in range(snapshot.shards)]
+        state = self.states.get(depth)
         if state is None:
-            state = self.states[level] = snapshot.new_state()
-        after = self._at.get(level, -1)
+            state = self.states[depth] = snapshot.new_state()
+        after = self._at.get(depth, -1)
         if after < 0 and not any(segment.first <= batch for log in logs for segment in log.segments()):
-            return  # a level that no batch was judged at yet
+            return  # a depth that no batch was judged at yet
         for meta, arrays in by_batch(logs, after, batch):
-            self._fill(snapshot, level, state, [item["state_store"] for item in meta["state_stores"]])
-            apply_delta(snapshot.kept_at(level), state, meta, arrays, snapshot.bounds)
-            self._at[level] = int(meta["batch"])
+            self._fill(snapshot, depth, state, [item["state_store"] for item in meta["state_stores"]])
+            apply_delta(snapshot.kept_at(depth), state, meta, arrays, snapshot.bounds)
+            self._at[depth] = int(meta["batch"])
 
-    def _fill(self, snapshot: PlanSnapshot, level: int, state: ShardState, state_stores: Sequence[str]) -> None:
-        begin_with_backfill(self._root, level, range(snapshot.shards), snapshot, state, state_stores)
+    def _fill(self, snapshot: PlanSnapshot, depth: int, state: ShardState, state_stores: Sequence[str]) -> None:
+        begin_with_backfill(self._root, depth, range(snapshot.shards), snapshot, state, state_stores)

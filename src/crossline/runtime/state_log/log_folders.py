@@ -16,9 +16,9 @@ from crossline.runtime.state_log.state_log import StateLog
 BACKFILLS = "backfills"
 
 
-def level_folder(root: str, level: int) -> str:
-    """Where the states of a level are logged, of those below ``root``."""
-    return root if level == 1 else under(root, f"level-{level}" if level else "decided")
+def depth_folder(root: str, depth: int) -> str:
+    """Where the states of a depth are logged, of those below ``root``."""
+    return root if depth == 1 else under(root, f"level-{depth}" if depth else "decided")
 
 
 def backfill_root(root: str, folder: str) -> str:
@@ -40,9 +40,9 @@ def by_batch(logs: Sequence[StateLog], after: int, until: int) -> Iterator[Blob]
 
 
 def begin_with_backfill(
-    root: str, level: int, shards: Sequence[int], snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
+    root: str, depth: int, shards: Sequence[int], snapshot: PlanSnapshot, state: ShardState, state_stores: Sequence[str]
 ) -> list[str]:
-    """Fill those of ``state_stores`` that ``state`` has not met and that have a past; the folders of these backfills.
+    """Load the backfills of those ``state_stores`` that are new to ``state``; returns the folders of these backfills.
 
     ``state`` is that of ``shards``, or of all of them in one.
     """
@@ -53,7 +53,7 @@ def begin_with_backfill(
     ]
     folders = []
     for backfill in dict.fromkeys(snapshot.backfills[state_store] for state_store in new):
-        folder = level_folder(backfill_root(root, backfill.folder), level)
+        folder = depth_folder(backfill_root(root, backfill.folder), depth)
         needed = [log for log in (StateLog(folder, shard) for shard in shards) if _needed(log, snapshot, state)]
         for meta, arrays in by_batch(needed, -1, backfill.slices - 1) if needed else ():
             apply_backfill(snapshot.plans(), state, meta, arrays, snapshot.bounds, new)
@@ -62,6 +62,6 @@ def begin_with_backfill(
 
 
 def _needed(log: StateLog, snapshot: PlanSnapshot, state: ShardState) -> bool:
-    """Whether something in a past is in a window of a record still to come, or nobody can say."""
+    """Whether a backfilled record is in a window of a record still to come, or that is unknown."""
     metas = [meta for segment in log.segments() for meta in log.metas(segment)]
     return not metas or not expired(snapshot.plans(), state, metas, snapshot.bounds)

@@ -53,9 +53,9 @@ class OffsetHistory:
         slowest_ms = {stream: each.slowest_ms for stream, each in clocks.items()}
         mark = OffsetMark(batch, offsets_of(str(self._folder), batch), ingest_ms, event_ms, slowest_ms)
         raw = orjson.dumps(mark)
-        aside = self._last.with_suffix(".tmp")
-        aside.write_bytes(orjson.dumps([*(each for each in self._newest() if each.batch < batch), mark][-2:]))
-        aside.replace(self._last)
+        temporary = self._last.with_suffix(".tmp")
+        temporary.write_bytes(orjson.dumps([*(each for each in self._newest() if each.batch < batch), mark][-2:]))
+        temporary.replace(self._last)
         if any(ms - self._written.get(stream, BEGINNING_MS) >= EVERY_MS for stream, ms in ingest_ms.items()):
             with self._path.open("ab") as file:
                 file.write(b"\n" + raw)  # the end of line first: a mark cut off by a kill spoils no other
@@ -65,7 +65,7 @@ class OffsetHistory:
             self._written = ingest_ms
 
     def last(self) -> OffsetMark | None:
-        """The mark of the newest finished batch: of one that is run again, nothing is taken for done."""
+        """The mark of the newest finished batch: a batch that is run again counts as not done."""
         again = unfinished_batch(str(self._folder))
         done = [mark for mark in self._newest() if again is None or mark.batch < again]
         return done[-1] if done else None
@@ -106,9 +106,9 @@ class OffsetHistory:
     def _trim(self) -> None:
         """Drop the older half of the marks."""
         lines = self._path.read_bytes().splitlines(keepends=True)
-        aside = self._path.with_suffix(".tmp")
-        aside.write_bytes(b"".join(lines[len(lines) // 2 :]))
-        aside.replace(self._path)
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_bytes(b"".join(lines[len(lines) // 2 :]))
+        temporary.replace(self._path)
 
 
 def _mark_of(line: bytes) -> OffsetMark | None:

@@ -1,12 +1,11 @@
-"""A checkpoint with another number of shards: its logs written anew beside the old ones, then put in their place.
+"""Changes the number of shards of a checkpoint: writes new logs beside the old ones, then replaces them.
 
-What is written lies in ``resharding`` and counts for nothing until it is whole and synced. Then one rename makes it
-``resharded``: from there on the new logs count, and whoever has the checkpoint next puts them where they belong, if the
-process that began it was killed. Until then the old logs are as they were.
+The new logs are written to ``resharding``. When they are whole and synced, one rename to ``resharded`` commits them.
+From then on the new logs count. If the process is killed after that, the next process that opens the checkpoint moves
+them into place. Until then the old logs are unchanged.
 
-On a store nothing is renamed: the new logs are put into a folder of their own, whose name has the number of the driver
-that writes them, and count once a note reports it, which is one put. Which folder counts is in the note always, so what
-was begun and not finished, or finished and not cleared away, is nobody's.
+On an object store nothing is renamed. The new logs are written to a folder named by the number of the driver. One put
+of a note that names the folder commits them. Folders that no note names do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from crossline.runtime.state_log.state_log import StateLog, logs_in
 BEGUN, WHOLE = "resharding", "resharded"  # folders in a checkpoint
 _STATE, _SNAPSHOT, _BEFORE = "state", "snapshot.json", "before"
 _LEVEL, _DECIDED = "level-", "decided"
-_RESTORE = "it says whose the checkpoint is: restore it from a copy"
+_RESTORE = "it records the owner of the checkpoint: restore it from a copy"
 _WRITE_BYTES = 64 << 20  # of all shards together that wait to be written
 
 
@@ -48,7 +47,7 @@ class Resharded:
 
 
 def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
-    """Give the checkpoint of ``pipeline``, which nobody else holds, ``shards`` shards.
+    """Give the checkpoint of ``pipeline``, whose lease the caller holds, ``shards`` shards.
 
     Raises:
         UsageError: it is none, or no pipeline's of that name.
@@ -61,21 +60,21 @@ def reshard(checkpoint: Path, pipeline: str, shards: int) -> Resharded:
     if shards == snapshot.shards:
         return done
     _check_finished(checkpoint, str(checkpoint), snapshot)
-    aside = checkpoint / BEGUN
+    staging = checkpoint / BEGUN
     try:
-        (aside / _STATE).mkdir(parents=True)
-        _write_all(str(checkpoint / _STATE), str(aside / _STATE), checkpoint, snapshot, done)
-        (aside / _SNAPSHOT).write_bytes(_with_shards(raw, shards))
-        done.bytes = _synced(aside)
+        (staging / _STATE).mkdir(parents=True)
+        _write_all(str(checkpoint / _STATE), str(staging / _STATE), checkpoint, snapshot, done)
+        (staging / _SNAPSHOT).write_bytes(_with_shards(raw, shards))
+        done.bytes = _synced(staging)
     except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         raise StateError(
-            f"{aside} cannot be written: {error.strerror or error}; the checkpoint is as it was"
+            f"{staging} cannot be written: {error.strerror or error}; the checkpoint is as it was"
         ) from error
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         raise
-    aside.rename(checkpoint / WHOLE)
+    staging.rename(checkpoint / WHOLE)
     settle(checkpoint)
     return done
 
@@ -107,7 +106,7 @@ def _with_shards(raw: bytes, shards: int) -> bytes:
 
 
 def _write_all(source: str, target: str, folder: Path, snapshot: PlanSnapshot, done: Resharded) -> None:
-    """All logs below ``source``, those of levels and of backfills too; ``folder`` says what was committed."""
+    """All logs below ``source``, those of depths and of backfills too; ``folder``: where the commits are."""
     last = last_committed(str(folder))
     ends = {backfill.folder: backfill.slices - 1 for backfill in snapshot.backfills.values()}
     for within, numbers in logs_in(source).items():
@@ -158,7 +157,7 @@ def _write(source: str, numbers: Sequence[int], target: str, last: int, done: Re
     name = source.partition("?")[0].rpartition("/")[2]
     logs = [StateLog(source, number) for number in numbers]
     lasts = [segment.last for log in logs for segment in log.segments() if segment.first <= last]
-    # That of a level above the first may begin with any batch.
+    # That of a depth above the first may begin with any batch.
     top = name.startswith((_LEVEL, _DECIDED))
     if top and (not lasts or (name == _DECIDED and max(lasts) < last)):
         return  # it begins with a batch to come: no batch that is done had it, or nothing revises decisions any more
@@ -194,7 +193,7 @@ def _flush(logs: list[StateLog], first: int, waiting: list[list[bytes]]) -> None
 def _batches(logs: list[StateLog], last: int) -> Iterator[tuple[int, int, list[Blob]]]:
     """Batch by batch what shards have of it, with the first batch that any of them has.
 
-    Each has let go of batches that no record to come needs: some of more, some of fewer.
+    Each log dropped the batches that no later record needs: some logs more, some fewer.
     """
     left = [log.blobs(-1, last) for log in logs]
     heads = [next(blobs, None) for blobs in left]

@@ -4,12 +4,12 @@ One file a batch, merged in tiers, dropped when older than every window.
 
 A segment file is named by the batches it holds, ``FIRST-LAST.seg``, and is a row of wire blobs, one per batch, each
 behind its length. A merge only puts blobs of several files into one, so a worker whose cache stands anywhere can
-catch up from there. Every blob says from which batch on the log was kept when it was written, so that a missing file
+catch up from there. Every blob has the first batch of the log at the time of its write, so that a missing file
 is found, not guessed away.
 
-Guarantee: a file appears whole or not at all (written aside, then renamed; object stores publish on close). A batch
-written again replaces its own file with the same content. It survives the death of any process; it is not fsynced
-against loss of power, no more than Spark's own local checkpoints are.
+Guarantee: a file appears whole or not at all (written under a temporary name, then renamed; object stores publish on
+close). A batch written again replaces its own file with the same content. It survives the death of any process; it is
+not fsynced against loss of power, no more than Spark's own local checkpoints are.
 """
 
 from __future__ import annotations
@@ -172,12 +172,12 @@ class StateLog:
             self._put_as(joined.name, [self._bytes(s.name) for s in segments], framed=True)
         else:
             path = f"{self._dir}/{joined.name}"
-            aside = f"{path}.{os.getpid()}.tmp"
-            with Path(aside).open("wb") as out:
+            temporary = f"{path}.{os.getpid()}.tmp"
+            with Path(temporary).open("wb") as out:
                 for segment in segments:
                     with Path(f"{self._dir}/{segment.name}").open("rb") as file:
                         shutil.copyfileobj(file, out, 1 << 20)
-            self._fs.move(aside, path)
+            self._fs.move(temporary, path)
         self._delete(segments)
 
     def _read(self, segment: Segment, after: int, until: int) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
@@ -220,23 +220,23 @@ class StateLog:
         path = f"{self._dir}/{name}"
         # A name of its own: a task that Spark gave up may still be writing while another attempt of it writes too.
         own = os.getpid() if self._local else uuid.uuid4().hex
-        aside = path if self._whole else f"{path}.{own}{ASIDE}"
+        temporary = path if self._whole else f"{path}.{own}{ASIDE}"
 
         def write() -> None:
             if not self._made and not self._whole:
                 self._fs.create_dir(self._dir, recursive=True)
                 self._made = True
             try:
-                with self._fs.open_output_stream(aside) as out:
+                with self._fs.open_output_stream(temporary) as out:
                     for blob in blobs:
                         if not framed:
                             out.write(_LENGTH.pack(len(blob)))
                         out.write(blob)
                 if not self._whole:
-                    self._fs.move(aside, path)
+                    self._fs.move(temporary, path)
             except OSError:
                 if self._local:  # a full disk has no room for what is of no use
-                    Path(aside).unlink(missing_ok=True)
+                    Path(temporary).unlink(missing_ok=True)
                 raise
 
         self._tried(write, sum(len(blob) for blob in blobs), self._turns)
@@ -250,7 +250,7 @@ class StateLog:
         """On this machine as it is; a store that is away is waited for, as a task has nothing better to do."""
         if self._local:
             return call()
-        return retry_until_available(partial(_told, partial(in_time, call, size, turns), self._dir))
+        return retry_until_available(partial(_report_state_error, partial(in_time, call, size, turns), self._dir))
 
 
 def _fitting(segments: list[Segment]) -> list[Segment]:
@@ -288,10 +288,10 @@ def _looked(root: str, fs: pafs.FileSystem, selector: pafs.FileSelector) -> list
     def look() -> list[pafs.FileInfo]:
         return list(fs.get_file_info(selector))
 
-    return retry_until_available(partial(_told, partial(in_time, look), root)) if is_uri(root) else look()
+    return retry_until_available(partial(_report_state_error, partial(in_time, look), root)) if is_uri(root) else look()
 
 
-def _told(call: Callable[[], T], where: str) -> T:
+def _report_state_error(call: Callable[[], T], where: str) -> T:
     try:
         return call()
     except FileNotFoundError:

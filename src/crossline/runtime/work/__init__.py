@@ -1,1 +1,1 @@
-"""A piece of work: which one it is, where its time goes, how much was done."""
+"""Units of work: tasks, stopwatches and totals."""

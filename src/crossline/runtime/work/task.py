@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Task:
     """Part ``partition`` of ``partitions`` of batch ``batch_id`` of a query; batch 0 of no query in a batch job.
 
-    ``began_ms``: when its records were first read as this batch; a batch that is run again says the same.
+    ``began_ms``: when its records were first read as this batch; a batch that is run again has the same.
     """
 
     query_id: str = ""

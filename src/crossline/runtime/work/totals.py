@@ -10,7 +10,7 @@ from typing import Any
 from crossline.evaluate.decisions.batch import counted
 from crossline.io.sinks.base import Delivery
 
-RAN = "ran"  # the figure of a batch that says which way it ran
+RAN = "ran"  # the figure of a batch with the runner that ran it
 # Beside Spark, whose query keeps its offsets and commits; as one of Spark's tasks; as a job of stages with shuffles.
 IN_PROCESS, ONE_TASK, STAGES = WAYS = ("in_process", "one_task", "stages")
 
@@ -61,7 +61,7 @@ class Totals:
                 self.cost_ms[rule] = self.cost_ms.get(rule, 0.0) + ms
 
     @property
-    def taken(self) -> int:
+    def read_count(self) -> int:
         """Records judged or refused."""
         return self.records + sum(self.dead.values())
 

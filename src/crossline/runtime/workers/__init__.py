@@ -1,1 +1,1 @@
-"""The Python processes beside Spark: what they are forked from, and those that keep state."""
+"""The Python processes beside Spark: fork servers and state servers."""

@@ -2,8 +2,8 @@
 
 A worker cannot fork all that it is. The client of an object store, once it was used, has threads, which no fork has,
 and descriptors, which a state server must not share with a worker: a state server that was forked from such a worker
-died of its first question to the store. This process is forked by the daemon before there is any worker, and asks
-nobody anything.
+died of its first request to the store. The daemon forks this process before there is any worker, and it connects to
+no other system.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Live = Callable[[int, socket.socket], NoReturn]
 Listening = Callable[[int], socket.socket]
 
 
-def ask(folder: Path, number: int) -> bool:
+def request_state_server(folder: Path, number: int) -> bool:
     """Have state server ``number`` forked; False where there is no fork server in ``folder``, or it does not answer."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(_WAIT_S)
@@ -44,20 +44,20 @@ def ask(folder: Path, number: int) -> bool:
 def open_fork_server(
     folder: Path, lifeline: int, listening: Listening, live: Live, leave: Callable[[set[int]], None]
 ) -> None:
-    """Fork it. It ends, and ``folder`` with it, when nobody has the other end of ``lifeline`` any more.
+    """Fork it. It ends, and ``folder`` with it, when no process has the other end of ``lifeline`` any more.
 
     ``leave`` closes all files but some.
     """
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.bind(str(folder / NAME))
-        asked.listen()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / NAME))
+        server.listen()
         if os.fork() == 0:
             try:
                 set_process_title("cl-fork-server")
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers
-                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for state servers
-                leave({asked.fileno(), lifeline})
-                _serve(asked, lifeline, listening, live)
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no parent waits for state servers
+                leave({server.fileno(), lifeline})
+                _serve(server, lifeline, listening, live)
                 shutil.rmtree(folder, ignore_errors=True)
             except BaseException:  # noqa: BLE001 - above it stands the daemon's code
                 traceback.print_exc()
@@ -65,15 +65,15 @@ def open_fork_server(
                 os._exit(0)
 
 
-def _serve(asked: socket.socket, lifeline: int, listening: Listening, live: Live) -> None:
+def _serve(server: socket.socket, lifeline: int, listening: Listening, live: Live) -> None:
     with selectors.DefaultSelector() as selector:
-        selector.register(asked, selectors.EVENT_READ)
+        selector.register(server, selectors.EVENT_READ)
         selector.register(lifeline, selectors.EVENT_READ)
         while True:
             ready = {key.fd for key, _ in selector.select()}
             if lifeline in ready:
                 return
-            client, _ = asked.accept()
+            client, _ = server.accept()
             with client, suppress(OSError, ValueError):
                 client.settimeout(_WAIT_S)
                 number = int(client.makefile("rb").readline(_NUMBER_MAX))

@@ -1,6 +1,6 @@
-"""A batch of topics without a job of Spark: read, taken in and judged by one process that stays.
+"""A batch of topics without a job of Spark: read, decoded and judged by one process that stays.
 
-Spark says which offsets a batch has, and notes them before it runs and after it; that is all a batch of some hundred
+Spark plans the offsets of a batch, and writes them before it runs and after it; that is all a batch of some hundred
 records needs of it. To plan its query and start a task takes 50 to 80 ms; the stages themselves take 15. And to read a
 record and hand it to Python takes Java 8 us, in place of 2. So a process that was forked with all loaded holds the
 readers of the topics, runs the same stages over the same records, and has the same state servers judge them. Whatever
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
-READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; Spark is asked sooner than waited for
+READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; after this wait Spark runs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class InProcessWorker:
         self._intake = StreamIntake(setup.intakes)
         self._judge = StateServerJudge(setup.source, setup.cache, setup.state_servers, setup.topic)
 
-    def run(self, asked: BatchRequest) -> Rows | None:
+    def run(self, request: BatchRequest) -> Rows | None:
         """The outcome rows of a batch; None where Spark is to run it."""
-        if asked.ranges is None:
+        if request.ranges is None:
             for tail in self._tails.values():
                 tail.rest()
             return None
@@ -94,9 +94,9 @@ class InProcessWorker:
         kept = self._setup.topic is not None
         stages = stages_of(self._setup.source, self._intake, self._judge, kept=kept, patient=False)
         try:
-            # Closed here and now: a reader that is let go of in the midst of a later batch would end its reading.
-            with closing(self._read(asked.ranges)) as read:
-                for batch in in_one(stages, asked.task, read):
+            # Closed here: the end of a reader that is collected during a later batch would end that batch's reading.
+            with closing(self._read(request.ranges)) as read:
+                for batch in in_one(stages, request.task, read):
                     rows += zip(batch.column("kind").to_pylist(), batch.column("body").to_pylist(), strict=True)
         except RangeUnavailableError:
             return None
@@ -113,7 +113,7 @@ class InProcessWorker:
                 yield StreamIntake.marked(stream, message_rows(place, messages, headers=bool(streams[stream].headers)))
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The chunks of a batch, which are in the list before Spark is told of them."""
+        """The chunks of a batch, which are in the list before Spark gets their offsets."""
         listed = self._lists[stream]
         listed.refresh()
         chunks = listed.chunks(start, end)
@@ -134,16 +134,16 @@ def _tails(clients: Mapping[str, Mapping[str, str]]) -> dict[str, KafkaRangeRead
 
 
 def serve(connection: Connection) -> None:
-    """Run what is asked for until the caller is gone; what fails is left to Spark, which tells of it."""
+    """Run requests until the caller is gone; a failed batch is left to Spark, which reports the failure."""
     direct = InProcessWorker(pickle.loads(connection.recv_bytes()))  # noqa: S301 - from the process that had this one forked
     while True:
-        asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
+        request = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
         try:
-            rows = direct.run(asked)
+            rows = direct.run(request)
         except Exception as error:  # noqa: BLE001 - as above
             sys.stderr.write(f"a batch is left to Spark: {type(error).__name__}: {error}\n")
             rows = None
-        if asked.ranges is not None:
+        if request.ranges is not None:
             connection.send_bytes(pickle.dumps(rows))
 
 

@@ -91,12 +91,12 @@ def warm(
     """Run the kernels on a handful of records; the seconds it took.
 
     That is half a minute when nothing is cached, else a second. ``panes``, ``patterns``: these kernels too, which take
-    as long again; where no rule has a resolution, is a sequence or an absence, nobody needs them. ``formats``: all that
-    records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out of
-    order. ``windows``: what every pipeline needs; without it, only what is named. What judges again has no kernel but
-    those of what it judges.
+    as long again; where no rule has a resolution, is a sequence or an absence, they are not needed. ``formats``: all
+    that records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out
+    of order. ``windows``: what every pipeline needs; without it, only what is named. Retraction has no kernel of its
+    own.
 
-    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` tells whether it is (see
+    ``on_step`` is called before each step, also where all is cached; ``on_compiling`` is called when it compiles (see
     ``runtime/machine/compile_lock.py``).
     """
     begun = time.monotonic()
@@ -125,7 +125,8 @@ def _judge_some() -> None:
     parts = [(p.meta, p.arrays) for p in route(plan, records, Chunk("s", 0, "warm"), 1, {})]
     state = ShardState()
     output = judge([plan], state, parts, Bounds())
-    apply_delta([plan], ShardState(), *wire.decode(encode_delta(0, state, output.deltas), "warm"), Bounds())
+    meta, arrays = wire.decode(encode_delta(0, state, output.deltas), "warm")
+    apply_delta([plan], ShardState(), meta, arrays, Bounds())
 
 
 def wanted_by(plans: Iterable[StreamPlan]) -> WarmupPlan:
@@ -162,15 +163,15 @@ def _decode_all() -> None:
 def warm_beside() -> None:
     """Compile all that is not in the cache, at the lowest priority; say so where there is anything to compile."""
     os.nice(_NICE_MOST)
-    said: list[str] = []
+    texts: list[str] = []
 
     def say(text: str) -> None:
-        said.append(text)
+        texts.append(text)
         sys.stderr.write(text)
 
     CompileProgress(lambda: say("compiling the other kernels beside, at low priority\n"), lambda *_: None).watch()
     seconds = warm(**ALL)
-    if said:
+    if texts:
         say(f"all kernels are compiled, after {seconds:.0f} s\n")
 
 

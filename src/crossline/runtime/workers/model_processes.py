@@ -25,23 +25,23 @@ def running_models(snapshot: PlanSnapshot) -> Iterator[Model]:
 
 
 class RunningModels:
-    """Those of the snapshot that copies of this process judge by; what cannot run is told once for each snapshot."""
+    """Those of the snapshot that copies of this process judge by; one that cannot run is reported once a snapshot."""
 
     def __init__(self) -> None:
         self._snapshot: PlanSnapshot | None = None
         self._models: list[Model] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def run(self, snapshot: PlanSnapshot) -> None:
         """Have the models of ``snapshot`` run: where they do, that takes microseconds."""
         if snapshot is not self._snapshot:
-            self._snapshot, self._models, self._told = snapshot, list(running_models(snapshot)), set()
+            self._snapshot, self._models, self._reported = snapshot, list(running_models(snapshot)), set()
         for model in self._models:
             try:
                 HERE.ready(model.digest, model.data)
             except ModelError as error:
-                if model.digest not in self._told:
-                    self._told.add(model.digest)
+                if model.digest not in self._reported:
+                    self._reported.add(model.digest)
                     log.warning(
                         "a model cannot run; its rules degrade what they judge", model=model.name, error=str(error)
                     )

@@ -51,7 +51,7 @@ class StateServerFolder:
     lifeline: tuple[int, int] | None
 
     def connect(self, number: int) -> Connection:
-        """A connection to state server ``number``, which is forked where there is none, by those who may.
+        """A connection to state server ``number``. Callers with a lifeline fork it if it does not run.
 
         Raises OSError where it is not there and this process forks none.
         """
@@ -66,7 +66,7 @@ class StateServerFolder:
         """Whether state server ``number`` was forked."""
         return Path(self._address(number)).exists()
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Note in ``ANNOUNCEMENT`` which state servers Spark's tasks use: Spark may have several daemons."""
         met = Path(tempfile.gettempdir()) / ANNOUNCEMENT
         with suppress(OSError):
@@ -86,7 +86,7 @@ class StateServerFolder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
-            if not fork_server.ask(self.folder, number):
+            if not fork_server.request_state_server(self.folder, number):
                 with self._listening(number) as listening:
                     if os.fork() == 0:
                         _live(self, listening, lifeline)
@@ -179,7 +179,7 @@ def _live_as(where: StateServerFolder, lifeline: int, _: int, listening: socket.
 def _leave_files(keep: set[int]) -> None:
     """Close what the worker has open, its connection to Spark above all.
 
-    The numbers stay taken, so that an object of the worker that closes its own does not close one of the state
+    The numbers stay in use, so that an object of the worker that closes its own does not close one of the state
     server's.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -197,10 +197,10 @@ def _await_end(folder: Path, lifeline: int) -> None:
 
 
 def _answer(connection: Connection) -> bytes:
-    """Judge what is asked for: (rows of each shard, milliseconds by step, None), or an error in the third place."""
+    """Judge the request: (rows of each shard, milliseconds by step, None), or an error in the third place."""
     work: ShardJudge
-    work, asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user: nobody else gets here
-    given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in asked}
+    work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
+    given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in counts}
     watch = Stopwatch()
     try:
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
@@ -211,7 +211,7 @@ def _answer(connection: Connection) -> bytes:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Our own errors say all; of others, where they happened is told too."""
+    """The message of our own errors; of others with the place where they happened."""
     if isinstance(error, CrosslineError):
         with suppress(Exception):
             pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

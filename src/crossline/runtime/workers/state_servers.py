@@ -36,9 +36,9 @@ class StateServerJudge:
     state_servers: int
     topic: DecisionTopic | None = None
 
-    def __call__(self, task: Task, level: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
+    def __call__(self, task: Task, depth: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
         """What comes of each shard."""
-        work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, level, task.began_ms, self.topic)
+        work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, depth, task.began_ms, self.topic)
         return judge_shards(work, given, self.state_servers, watch)
 
 
@@ -55,19 +55,19 @@ def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch:
         work.drop_unused()
         return
     count = max(1, min(state_servers, processors()))
-    # One whose shards are all elsewhere now would never be asked again.
-    lets_go = work.cache.asked_within and work.batch_id % work.cache.asked_within == 0
+    # One whose shards are all elsewhere now would never get a request again.
+    lets_go = work.cache.used_within and work.batch_id % work.cache.used_within == 0
     watch.start()
     with ExitStack() as open_connections:
-        asked = []
+        requests = []
         for number in range(count):
             mine = {shard: blobs for shard, blobs in given.items() if shard % count == number}
             if mine or (lets_go and where.has(number)):
-                asked.append(open_connections.enter_context(_ServerRequest(where, number, work, mine)))
+                requests.append(open_connections.enter_context(_ServerRequest(where, number, work, mine)))
         if where.lifeline is not None:
-            where.tell()
+            where.announce()
         watch.lap("hand_over")
-        for each in asked:
+        for each in requests:
             rows, spent_ms = each.answer()
             watch.add(spent_ms)
             yield from rows
@@ -80,7 +80,7 @@ def processors() -> int:
 
 @dataclass(slots=True)
 class _ServerRequest:
-    """Shards that one state server was asked to judge; a context that closes the connection."""
+    """A request to one state server to judge shards; a context that closes the connection."""
 
     where: StateServerFolder
     number: int
@@ -89,7 +89,7 @@ class _ServerRequest:
     _connection: Connection | None = None
 
     def __enter__(self) -> Self:
-        self._ask()
+        self._send_request()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,7 +97,7 @@ class _ServerRequest:
             self._connection.close()
             self._connection = None
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         """Ask; a state server that dies meanwhile is met again, forked anew, when its answer is waited for."""
         self._connection = connection = self.where.connect(self.number)
         try:
@@ -126,7 +126,7 @@ class _ServerRequest:
                     if error is not None:
                         raise error
                     return rows, spent_ms
-            self._ask()
+            self._send_request()
         raise StateError(
             f"the process that keeps shards {', '.join(map(str, self.given))} died {TRIES} times while it judged batch "
             f"{self.work.batch_id}; see the system's log for the reason (out of memory?)"

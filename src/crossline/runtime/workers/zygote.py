@@ -1,4 +1,4 @@
-"""A process that has loaded all that Spark's Python processes need, and of which they are forked.
+"""The zygote: it has loaded the libraries of Spark's Python processes, which are forked from it.
 
 Spark starts five of them for a pipeline on files: the daemon of the workers, and those that make, plan and read a
 source. Each would load Python's libraries anew, one after the other: two to three seconds of a start. This one begins
@@ -25,9 +25,9 @@ from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 
-ASKED_MAX = 4 << 20  # bytes of arguments and environment
+REQUEST_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
-# This one may compile for minutes what a batch needs, and sees only afterwards that nobody waits for it.
+# This one may compile for minutes what a batch needs, and sees only afterwards that its client is gone.
 ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
 _LENGTH = 8
 
@@ -38,13 +38,13 @@ def serve(path: str) -> None:
     made = os.path.join(os.path.dirname(path), "new")  # noqa: PTH118, PTH120 - no longer: names of sockets are short
     listening.bind(made)
     listening.listen(64)  # who comes while this process loads waits here
-    os.rename(made, path)  # noqa: PTH104 - nobody finds one that does not listen yet
-    from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once somebody can come
+    os.rename(made, path)  # noqa: PTH104 - no client finds a socket that does not listen yet
+    from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once clients can connect
 
     set_process_title("cl-zygote")
     with watched_lifeline():  # it may compile for minutes
         preload()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for children
     gc.collect()
     gc.freeze()
     with selectors.DefaultSelector() as selector:
@@ -64,18 +64,18 @@ def serve(path: str) -> None:
 
 
 def _go_on(connection: socket.socket) -> None:
-    """In the fork: become what was asked for; its exit code goes to the client. Does not return."""
+    """In the fork: become the requested program; its exit code goes to the client. Does not return."""
     code = 1
     try:
-        asked = _become(connection)
-        if asked["module"] == ENDS_WITH_US:
+        request = _become(connection)
+        if request["module"] == ENDS_WITH_US:
             end_with_parent()
-        code = _run(asked["module"])
+        code = _run(request["module"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except (ConnectionError, EOFError):
         pass  # a Spark that is gone while something is still written to it is no news
-    except BaseException:  # noqa: BLE001 - told where the process would have told it
+    except BaseException:  # noqa: BLE001 - reported where the process would have reported it
         traceback.print_exc()
     with suppress(OSError, ValueError):
         sys.stdout.flush()
@@ -89,28 +89,28 @@ def _become(connection: socket.socket) -> dict[str, Any]:
     while len(raw) < _LENGTH:
         raw += _more(connection, _LENGTH - len(raw))
     length = int.from_bytes(raw, "little")
-    if length > ASKED_MAX or len(descriptors) != 3:
-        raise ValueError(f"{length} bytes and {len(descriptors)} descriptors; expected at most {ASKED_MAX}, and 3")
+    if length > REQUEST_MAX or len(descriptors) != 3:
+        raise ValueError(f"{length} bytes and {len(descriptors)} descriptors; expected at most {REQUEST_MAX}, and 3")
     body = b""
     while len(body) < length:
         body += _more(connection, length - len(body))
-    asked: dict[str, Any] = json.loads(body)
+    request: dict[str, Any] = json.loads(body)
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    sys.argv[:] = asked["arguments"]
-    set_process_title(f"cl-{asked['module'].rpartition('.')[2]}")
-    return asked
+    os.environ.update(request["environment"])
+    sys.argv[:] = request["arguments"]
+    set_process_title(f"cl-{request['module'].rpartition('.')[2]}")
+    return request
 
 
 def _more(connection: socket.socket, length: int) -> bytes:
     part = connection.recv(length)
     if not part:
-        raise EOFError("whoever asked is gone")
+        raise EOFError("the client is gone")
     return part
 
 

@@ -119,7 +119,7 @@ class AuditLog:
         try:
             self._append(event if why is None else {**event, "why": redacted(why[:1_000])})
         except (RetryableError, StateError) as error:
-            log.error("the end of a write is not in the audit log", begun=begun, outcome=outcome, reason=str(error))  # noqa: TRY400 - its text says all
+            log.error("the end of a write is not in the audit log", begun=begun, outcome=outcome, reason=str(error))  # noqa: TRY400 - its text has the reason
 
     def _append(self, event: dict[str, Any]) -> int:
         """Append a line; gives its number."""
@@ -179,7 +179,7 @@ class AuditLog:
         except (orjson.JSONDecodeError, TypeError, KeyError, ValueError):
             raise StateError(
                 f"{self.path}: found {last[:60].decode(errors='replace')!r} as its last line; expected an event. "
-                "crossline serve audit verify says more; move the files away, and the log begins anew"
+                "crossline serve audit verify shows more; move the files away, and a new log begins"
             ) from None
 
 

@@ -75,9 +75,9 @@ def _open_files(path: Path, held: ExitStack) -> tuple[IO[bytes] | None, list[Aud
 
 @contextmanager
 def held(path: Path, rotate_bytes: int) -> Iterator[int]:
-    """A descriptor of the file that is written, which nobody else writes meanwhile; the file before it is put away.
+    """A descriptor of the file that is written, locked against other writers; the file before it is put away.
 
-    From ``rotate_bytes`` on it is, unless it ends with half a line: what comes next says how long that is.
+    From ``rotate_bytes`` on it is, unless it ends with half a line: the next line has its length.
     Raises OSError if that cannot be.
     """
     while True:

@@ -19,14 +19,14 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What a head says. ``credential``: the header Authorization; ``length``: bytes of the body, if given."""
+    """The fields of a head. ``credential``: the header Authorization; ``length``: bytes of the body, if given."""
 
     credential: bytes | None
     length: int | None
 
 
 def checked_head(scope: MutableMapping[str, Any]) -> RequestHead:
-    """The head of a request. Raises ProblemError (400) if it says a thing twice, or two lengths of the body."""
+    """The head of a request. Raises ProblemError (400) if it repeats a field, or has two lengths of the body."""
     credential: bytes | None = None
     length: int | None = None
     coded = False
@@ -63,7 +63,7 @@ class BoundedBody:
     """One request and its answer.
 
     Once more came than ``bytes_max``, the app gets nothing more and the client gets 413, whatever the app answers.
-    A stream ends with the first message after which ``check`` says no: its credential was revoked, or has expired.
+    A stream ends with the first message after which ``check`` fails: its credential was revoked, or has expired.
 
     Args:
         receive: Of ASGI.
@@ -89,7 +89,7 @@ class BoundedBody:
         self.check: Callable[[], bool] | None = None
 
     def bound(self, head: RequestHead, bytes_max: int) -> None:
-        """Take no more than ``bytes_max``. Raises ProblemError (413) if the head says already that it is more."""
+        """Take no more than ``bytes_max``. Raises ProblemError (413) if the head has a greater length already."""
         self.bytes_max = bytes_max
         if head.length is not None and head.length > bytes_max:
             raise self.too_large(f"{head.length:,}")
@@ -100,12 +100,12 @@ class BoundedBody:
             await app(scope, self.receive, self.send)
         except Exception:
             if self._gone:
-                return  # nobody is there to be answered
+                return  # the client is gone
             if self._started:
                 raise
             if self._over is None:
                 log.exception("a request could not be answered", route=scope.get("state", {}).get("route"))
-                await self.refuse(refusal(500, "found a fault within the API; expected none. Its log says which"))
+                await self.refuse(refusal(500, "found a fault within the API; expected none. Its log has the details"))
         if self._over is not None and not self._started:
             await self.refuse(self._over)
 

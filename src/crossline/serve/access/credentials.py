@@ -29,7 +29,10 @@ class Tokens(Protocol):
         ...
 
     async def verify(self, token: bytes, now_ms: int) -> Principal:
-        """The principal of a token. Raises RefusedCredentialError; RetryableError where nobody can say now."""
+        """The principal of a token.
+
+        Raises RefusedCredentialError; RetryableError if the provider cannot be reached.
+        """
         ...
 
     async def close(self) -> None:
@@ -42,7 +45,7 @@ class Credentials:
 
     Args:
         keys: The API keys.
-        tokens: What verifies tokens; None if no provider is named: then none are taken.
+        tokens: What verifies tokens; None if no provider is named: then none are accepted.
     """
 
     def __init__(self, keys: KeyRing, tokens: Tokens | None = None) -> None:
@@ -59,9 +62,9 @@ class Credentials:
         return None if self.tokens is None else self.tokens.known(credential, now_ms)
 
     async def asked(self, header: bytes, now_ms: int) -> Principal:
-        """The principal of a header that ``at_once`` knows nobody of.
+        """The principal of a header for which ``at_once`` has none.
 
-        Raises RefusedCredentialError; RetryableError where nobody can say now.
+        Raises RefusedCredentialError; RetryableError if the provider cannot be reached.
         """
         credential = _credential(header)
         if credential is None:

@@ -1,4 +1,4 @@
-"""Puts ``Access`` in front of an app, as the section ``serve`` of the pipeline file says."""
+"""Puts ``Access`` in front of an app, by the section ``serve`` of the pipeline file."""
 
 from __future__ import annotations
 

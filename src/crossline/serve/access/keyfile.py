@@ -1,4 +1,4 @@
-"""The file of the API keys: SQLite, of which nobody else on the machine reads a byte, and in which no key stands.
+"""The file of the API keys: SQLite, which no other user of the machine can read, and which contains no key.
 
 A key is ``clk_`` and 256 bits from the system's source, in 43 characters. The file has its SHA-256. A slow hash
 (bcrypt, scrypt, Argon2) is for what people choose: there a thief of the file tries all likely words, and each try must
@@ -74,7 +74,7 @@ class ApiKey:
 
 
 def new_key() -> str:
-    """A key that nobody has."""
+    """A new random key."""
     number, letters = secrets.randbits(256), []
     for _ in range(_LENGTH):
         number, letter = divmod(number, len(_LETTERS))
@@ -103,7 +103,7 @@ class KeyFile:
     def create(self, name: str, scopes: Sequence[str], *, now_ms: int, expires_ms: int | None) -> tuple[str, ApiKey]:
         """A new key, which is shown this once, and what the file has of it.
 
-        Raises UsageError if the name is no principal's, or could be taken for that of a key that is there.
+        Raises UsageError if the name is no principal's, or looks like that of another key.
         """
         if (problem := name_problem(name)) is not None:
             raise UsageError(f"--name: found {problem}; expected {ALPHABET}")
@@ -113,8 +113,8 @@ class KeyFile:
             for each in self._read(db):
                 if each.state(now_ms) == "good" and same_principal(each.name, name):
                     raise UsageError(
-                        f"found key {each.key_id} of {each.name}, which is good; expected a name that cannot be "
-                        f"taken for it. A second one of that name: crossline serve keys rotate --name {each.name}"
+                        f"found key {each.key_id} of {each.name}, which is good; expected a name that looks different. "
+                        f"A second key of that name: crossline serve keys rotate --name {each.name}"
                     )
             return self._insert(db, name, tuple(sorted(set(scopes))), now_ms, expires_ms)
 
@@ -169,7 +169,7 @@ class KeyFile:
             )
 
     def connect(self, wait_s: float) -> sqlite3.Connection:
-        """A connection to the file, once it is known that nobody else can read or write it.
+        """A connection to the file, once it is checked that no other user can read or write it.
 
         Raises StateError if others can, or where it is no file of keys; OSError where it is not there.
         """

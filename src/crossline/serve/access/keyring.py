@@ -14,7 +14,7 @@ from crossline.serve.access.keyfile import ApiKey, KeyFile, digest_of_key, read_
 from crossline.serve.access.roles import Principal
 
 CHECK_S = 0.25
-# A file that cannot be read says nothing of keys that were revoked since: what is known of it is no longer taken then.
+# An unreadable file hides revocations: after this time the keys read last are refused.
 KNOWN_S = 30.0
 _HOUR_MS = 3_600_000
 log = get_logger(__name__)
@@ -50,7 +50,7 @@ class KeyRing:
         self._used: dict[bytes, int] = {}
 
     def find(self, key: bytes, now_ms: int) -> Principal | None:
-        """Whose key it is; None if it is nobody's, expired or revoked.
+        """Whose key it is; None if it is unknown, expired or revoked.
 
         Raises KeysUnknownError if the file could not be read for 30 s.
         """

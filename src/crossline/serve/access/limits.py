@@ -41,7 +41,7 @@ class Buckets:
     def take(self, key: Hashable, now_s: float, tokens: float = 1.0) -> float:
         """Take ``tokens`` (no more than the burst counts) out of the bucket of ``key``.
 
-        Returns 0.0 where they were there; else the seconds until they are, and nothing is taken.
+        Returns 0.0 where they were there; else the seconds until they are, and takes nothing.
         """
         full_s = self._full_s.get(key, now_s)
         full_s = max(full_s, now_s) + min(tokens * self._token_s, self._window_s)

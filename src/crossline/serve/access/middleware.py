@@ -42,8 +42,8 @@ class Access:
     """ASGI middleware: lets a request through to ``app`` with its ``Principal`` in ``scope["state"]["principal"]``.
 
     401 without a credential that is good, 403 where the route table gives the principal no such route, 429 past its
-    limit, 413 past the bound of the body. ``/healthz`` and ``/readyz`` need nobody. ``scope["state"]["route"]`` has the
-    template of the table, ``scope["state"]["access"]`` this object (for ``charge``).
+    limit, 413 past the bound of the body. ``/healthz`` and ``/readyz`` need no credential. ``scope["state"]["route"]``
+    has the template of the table, ``scope["state"]["access"]`` this object (for ``charge``).
 
     Args:
         app: What answers.
@@ -97,9 +97,9 @@ class Access:
         except ProblemError as problem:
             await body.refuse(problem)
             return
-        except Exception:  # a fault in here lets nobody in, and says nothing
+        except Exception:  # a fault in here lets no request in, and reveals nothing
             log.exception("access could not be judged")
-            await body.refuse(refusal(500, "found a fault within the API; expected none. Its log says which"))
+            await body.refuse(refusal(500, "found a fault within the API; expected none. Its log has the details"))
             return
         await body.run(self._app, scope)
 
@@ -127,7 +127,7 @@ class Access:
             if wait_s:
                 raise too_many(wait_s)
             return await self._asked(credentials, credential, now_ms, peer)
-        except KeysUnknownError:  # the log says why: who asks is nobody yet
+        except KeysUnknownError:  # the reason is in the log: the caller is not known yet
             text = "the key cannot be checked now; expected the file of the keys"
             raise refusal(503, text, headers={"Retry-After": "1"}) from None
 
@@ -207,7 +207,7 @@ def _headers_of(scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def _check_local(headers: Iterable[tuple[bytes, bytes]]) -> None:
-    """Refuse pages in somebody's browser, which could ask where nobody needs a key: of another origin, or host name.
+    """Refuse pages of another origin, or host name, in a browser, which could send requests where no key is needed.
 
     Raises ProblemError (403) for those.
     """

@@ -29,10 +29,10 @@ _REQUIRED = ["exp", "iat", "iss", "aud", "sub"]
 class OidcTokens:
     """Verifies tokens by ``serve.oidc``.
 
-    A token is taken where its header names one of ``ALGORITHMS`` (signatures with a key pair; never ``none`` or HMAC),
-    a key of the provider's that is for it signed it, ``iss`` and ``aud`` are those of the settings, and ``exp``,
-    ``nbf`` and ``iat`` hold within 30 s. Where a header says where a key is to be found (``jku``, ``x5u``,
-    ``jwk``, ``x5c``), nobody looks there.
+    A token is accepted where its header names one of ``ALGORITHMS`` (signatures with a key pair; never ``none`` or
+    HMAC), a key of the provider's that is for it signed it, ``iss`` and ``aud`` are those of the settings, and ``exp``,
+    ``nbf`` and ``iat`` hold within 30 s. Fields of the header that name the address of a key (``jku``, ``x5u``,
+    ``jwk``, ``x5c``) are ignored.
 
     Args:
         settings: The section.
@@ -67,9 +67,9 @@ class OidcTokens:
         return principal
 
     async def claims(self, token: bytes) -> Mapping[str, Any]:
-        """What a token says, once it is known to be the provider's, for us, now.
+        """The claims of a token, once it is verified: signed by the provider, for this API, not expired.
 
-        Raises RefusedCredentialError if it is not to be taken, RetryableError where the provider's keys were never
+        Raises RefusedCredentialError if it is not valid, RetryableError where the provider's keys were never
         to be had.
         """
         try:
@@ -99,7 +99,7 @@ class OidcTokens:
         await self._keys.close()
 
     def principal(self, claims: Mapping[str, Any]) -> Principal:
-        """Whom claims are about. Raises RefusedCredentialError if their ``sub`` is nobody's."""
+        """The principal of claims. Raises RefusedCredentialError if their ``sub`` is no name."""
         name = principal_name(claims["sub"])
         if name is None:
             raise RefusedCredentialError(f"its sub is empty, or longer than {LENGTH_MAX} characters")
@@ -119,7 +119,7 @@ def _header(header: Mapping[str, Any]) -> tuple[str, str | None]:
     """The algorithm and the id of the key. Raises RefusedCredentialError if it may not be so."""
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise RefusedCredentialError(f"its algorithm is {str(algorithm)[:20]!r}, which is none that is taken")
+        raise RefusedCredentialError(f"its algorithm is {str(algorithm)[:20]!r}, which is not accepted")
     if kid is not None and (not isinstance(kid, str) or len(kid) > _KID_MAX):
         raise RefusedCredentialError("its kid is no short text")
     if "crit" in header or "b64" in header:

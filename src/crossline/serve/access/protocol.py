@@ -22,7 +22,7 @@ HEAD_BYTES_MAX, HEADERS_MAX = 16_384, 64
 HEAD_S, BODY_S, BODY_BYTES_PER_S, ANSWER_S = 10.0, 10.0, 16_384, 30.0
 KEEP_ALIVE_S = 75
 SILENT_S = 75.0  # a connection on which nothing was asked yet
-# Of a body that nobody reads any more, its request being refused, so much is dropped: who sends it reads why meanwhile.
+# Bytes of the body of a refused request that are read and dropped, while the client reads the reason.
 DROPPED_BYTES_MAX = 1 << 20
 _WATCH_S = 1.0
 _SEPARATORS = 4  # `: ` and the end of a line
@@ -37,9 +37,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     A head of more than 16 KiB or 64 headers is 431. One that is not whole within 10 s ends the connection with 408, and
     so does a body that comes at less than 16 KiB/s. A connection on which nothing was asked yet is kept as one between
-    two requests is, and closed without a word: an answer there would be taken for that of the next request. A client
-    that reads nothing of its answer for 30 s is hung up on. Each connection looks at its own clock once a second, so
-    that a request costs none of it.
+    two requests is, and closed without a word: the client would read an answer there as that of the next request. A
+    client that reads nothing of its answer for 30 s is hung up on. Each connection looks at its own clock once a
+    second, so that a request costs none of it.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:

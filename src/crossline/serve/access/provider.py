@@ -122,7 +122,7 @@ class Endpoints:
 
 
 async def endpoints_of(issuer: str) -> Endpoints:
-    """From the provider's discovery document. Raises RetryableError if it cannot be had, or says no such thing."""
+    """From the provider's discovery document. Raises RetryableError if it cannot be fetched, or lacks the field."""
     try:
         async with asyncio.timeout(DEADLINE_S), _client() as client:
             document = await _document(client, issuer)
@@ -176,7 +176,7 @@ async def _fetch_keys(issuer: str) -> tuple[ProviderKey, ...]:
 
 
 def checked_address(address: Any) -> str:
-    """``address``, if nobody on the way can change what is read there. Raises ValueError otherwise."""
+    """``address``, if what is read there cannot be changed on the way. Raises ValueError otherwise."""
     parts = urlsplit(address if isinstance(address, str) else "")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         raise ValueError(f"found the address {str(address)[:100]!r}; expected https://")

@@ -1,4 +1,4 @@
-"""What must not stand in a log, taken out of what does."""
+"""Removes what must not stand in a log."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Principal:
     expires_ms: int | None = None
 
 
-# Who asks where the API is open (`serve.open`, on loopback alone): all but what needs a name that stands for somebody.
+# The caller where the API is open (`serve.open`, on loopback only): all scopes but those that need a user's name.
 ANYBODY = Principal("anybody", frozenset({*SCOPES, ANY_STREAM} - {"rules:approve", "admin"}), "open")
 
 
@@ -87,7 +87,7 @@ def may_see(principal: Principal, stream: str) -> bool:
 
 
 def scope_problem(scope: str, streams: Collection[str]) -> tuple[str, str, str | None] | None:
-    """What is wrong with a scope that somebody wrote: found, expected, hint; None if nothing is."""
+    """What is wrong with a scope: found, expected, hint; None if nothing is."""
     if scope in SCOPES or scope == ANY_STREAM:
         return None
     kind, colon, stream = scope.partition(":")
@@ -117,7 +117,7 @@ def scopes_of_roles(roles: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a route asks of who calls it: any one of ``scopes``; nobody at all where it is ``public``.
+    """What a route requires of its caller: any one of ``scopes``; nothing where it is ``public``.
 
     Without scopes, any principal will do.
     """

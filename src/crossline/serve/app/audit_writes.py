@@ -18,7 +18,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# What changes nothing: trials, which take long and are read by nobody else.
+# What changes nothing: trials, which take long and which only their caller reads.
 _TRIALS = frozenset(f"/v1/rules:{each}" for each in ("backtest", "check", "form", "prove", "test", "thresholds"))
 _SHOWN_BYTES = 64 * 1024
 
@@ -51,7 +51,7 @@ class AuditMiddleware:
             await problem_of(error).response()(scope, receive, send)
 
     async def _stands(self, scope: Scope) -> Any:
-        """What a GET of the same address says now; None if there is nothing."""
+        """The answer to a GET of the same address now; None if there is nothing."""
         observer = _ResponseObserver(None)
 
         async def nothing() -> Message:

@@ -31,8 +31,7 @@ class At:
     """How far a client has come: the last event of batches, revision, change of a case, event of a prediction.
 
     Its text is the id of an event: ``812-3.17.905.2~5f0c7a9e-19b7659c800``; ``.17.905.2~5f0c7a9e`` before there was any
-    batch. ``life``: whose numbers these are: another folder of an API counts anew. ``planned_ms``: of the batch, 0:
-    nobody knows.
+    batch. ``life``: of these numbers: another folder of an API counts anew. ``planned_ms``: of the batch, 0: unknown.
     """
 
     batch: EventId
@@ -164,7 +163,7 @@ async def _into(waiting: asyncio.Queue[Any], source: Any) -> None:
         async with aclosing(source) as events:
             async for each in events:
                 await waiting.put(each)
-    except Exception as error:  # noqa: BLE001 - it is raised where it is taken
+    except Exception as error:  # noqa: BLE001 - it is raised where it is read
         await waiting.put(error)
     else:
         await waiting.put(None)

@@ -85,7 +85,7 @@ class HotRoutes:
         return HttpReply(HTTPStatus.OK, b"[" + b",".join(reply.body for reply in replies) + b"]")
 
     def _wish_of(self, query: bytes) -> AnswerPreference | HttpReply:
-        """A client asks the same way each time: what a query says is remembered."""
+        """A client sends the same query each time: it is parsed once."""
         wish = self._wishes.get(query)
         if wish is None:
             wish = self._wish(dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)))

@@ -12,7 +12,7 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _WHOLE: dict[str, Any] = {"type": "integer"}
 _RECORD: dict[str, Any] = {
     "type": "object",
-    "description": "A record of the stream, as its stream file says; GET /v1/version names id and event time.",
+    "description": "A record of the stream, as its stream file declares it; GET /v1/version names id and event time.",
 }
 _REASON: dict[str, Any] = {
     "type": "object",

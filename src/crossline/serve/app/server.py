@@ -22,7 +22,7 @@ END_S = 5  # for what is being answered when it ends
 def listening(place: Address, setting: str = "serve.listen") -> tuple[socket.socket, Address]:
     """A socket that listens at ``place``, which ``setting`` names, and where that is.
 
-    Raises UsageError if the place is taken, or is none of this machine.
+    Raises UsageError if the address is in use, or is none of this machine.
     """
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)

@@ -14,7 +14,7 @@ from crossline.rule_registry.sources.principals import same_principal
 from crossline.serve.approvals.values import KeptProof, Request, RuleDraft, text_digest
 
 FILE = "approvals.db"
-PROOFS_MAX = 500  # that nobody asked for approval with; the oldest goes
+PROOFS_MAX = 500  # without a request for approval; the oldest is dropped
 _VERSION = 2
 _TABLES = (
     """CREATE TABLE drafts (
@@ -63,7 +63,7 @@ class ApprovalFile:
             db.execute("INSERT OR REPLACE INTO drafts (rule_id, who, text, at_ms) VALUES (?, ?, ?, ?)", row)
 
     def draft(self, rule_id: str, who: str) -> RuleDraft | None:
-        """What somebody worked on last; None: nothing."""
+        """The text that a user worked on last; None: nothing."""
         with self._db.reading() as db:
             asked = (rule_id, who)
             row = db.execute(
@@ -189,7 +189,7 @@ class ApprovalFile:
         return Request(*row)
 
     def unfinished(self) -> list[Request]:
-        """What was approved, while nobody noted that it was published, the first first."""
+        """Requests that were approved and not noted as published, the first first."""
         return self._requests("WHERE state = 'published' AND done_ms IS NULL ORDER BY number", ())
 
     def reopen(self, number: int) -> None:

@@ -86,8 +86,8 @@ def new_text(config: PipelineConfig) -> str:
 
 def the_rule(config: PipelineConfig, text: str) -> Rule | None:
     """The one rule of a text; None if it is wrong, or has several."""
-    taken, refused = judge_files({"rule.yaml": FileContent(text.encode())}, History(), known_of(config))
-    return taken[0].rule if len(taken) == 1 and not refused else None
+    accepted, refused = judge_files({"rule.yaml": FileContent(text.encode())}, History(), known_of(config))
+    return accepted[0].rule if len(accepted) == 1 and not refused else None
 
 
 def english(config: PipelineConfig, rule: Rule) -> str:

@@ -14,7 +14,7 @@ State = Literal["waiting", "published", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class RuleDraft:
-    """A text that somebody works on. ``at_ms``: when it was saved last, epoch milliseconds."""
+    """A text that a user works on. ``at_ms``: when it was saved last, epoch milliseconds."""
 
     rule_id: str
     who: str
@@ -22,7 +22,7 @@ class RuleDraft:
     at_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"rule_id": self.rule_id, "who": self.who, "text": self.text, "at": format_instant(self.at_ms)}
 
 
@@ -41,7 +41,7 @@ class Request:
     """That ``who`` asks for approval of a text. ``decided_by``, ``decided_ms``, ``reason``: once it is over.
 
     ``name``: what the file is called that the text replaces; ``beneath``: SHA-256 of what stood there then, empty if
-    there was no such file, None if rules do not come from files, or nobody kept it. ``done_ms``: when all that was
+    there was no such file, None if rules do not come from files, or it was not kept. ``done_ms``: when all that was
     decided was done; None: not yet, as where a server ended in between.
     """
 
@@ -61,7 +61,7 @@ class Request:
     done_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         decided = None if self.decided_ms is None else format_instant(self.decided_ms)
         over = {
             "decided_by": self.decided_by,

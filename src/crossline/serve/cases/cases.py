@@ -86,7 +86,7 @@ class Cases:
             The label as it stands.
 
         Raises:
-            ChangedError: Another label stands there than ``version`` says.
+            ChangedError: The label there has another version than ``version``.
             KeyReusedError: ``key`` came with something else before.
             NotTakenError: A text is too long, ``known_ms`` is yet to come.
         """

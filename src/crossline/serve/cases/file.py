@@ -154,7 +154,7 @@ class CaseFile:
             self.run("DELETE FROM keys WHERE (who, key) IN (SELECT who, key FROM keys ORDER BY at_ms LIMIT ?)", (over,))
 
     def _check_standing(self) -> None:
-        """What is written to a file that was removed would be seen by nobody after the next start."""
+        """Writes to a file that was removed would be lost at the next start."""
         try:
             self._standing.check()
         except SinkError:

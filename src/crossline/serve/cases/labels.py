@@ -84,7 +84,7 @@ def _insert(file: CaseFile, stands: Label | None, label: Label) -> None:
 
 
 def last(file: CaseFile, stream: str, record_id: str) -> Label | None:
-    """The last word on a record; None if there is none, or it was taken back."""
+    """The newest label of a record; None if there is none, or it was taken back."""
     found = _newest(file, stream, record_id)
     return None if found is None or found.withdrawn else found
 

@@ -44,7 +44,7 @@ TABLES = (
     "CREATE INDEX keys_by_time ON keys (at_ms)",
 )
 
-# Version 2: alerts that are linked to cases, what a case says of them, and what queues, searches and acts stand on.
+# Version 2: alerts that are linked to cases, the summaries of cases, and the tables of queues, searches and acts.
 _CASE_COLUMNS = (
     "severity INTEGER NOT NULL DEFAULT -1",
     "first_ms INTEGER NOT NULL DEFAULT 0",

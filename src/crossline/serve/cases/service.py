@@ -106,7 +106,7 @@ class CaseService:
     ) -> dict[str, Any]:
         """Do it on many cases, which are named or meet a filter, in one transaction; what was done.
 
-        Raises NotTakenError if so many are not expected, or nothing of it can be taken.
+        Raises NotTakenError if so many are not expected, or nothing of it is valid.
         """
         now_ms = self._clock_ms()
         act.checked(now_ms)

@@ -1,4 +1,4 @@
-"""What a case says of its alerts: reckoned anew from them whenever they change, in the same transaction."""
+"""The summary of a case's alerts: computed from them whenever they change, in the same transaction."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def touch(file: CaseFile, seq: int) -> None:
 
 
 def refresh(file: CaseFile, seq: int) -> None:
-    """Reckon anew what the case says of its alerts, in a transaction."""
+    """Compute the summary of the case's alerts, in a transaction."""
     (case,) = file.rows(
         "SELECT opened_ms, (SELECT count(*) FROM case_alerts WHERE case_seq = seq) AS linked FROM cases WHERE seq = ?",
         (seq,),

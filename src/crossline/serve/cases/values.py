@@ -55,7 +55,7 @@ class Label:
     withdrawn: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {
             "stream": self.stream,
             "record_id": self.record_id,
@@ -79,7 +79,7 @@ class LinkedAlert:
     record_id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"alert_id": self.alert_id, "stream": self.stream, "record_id": self.record_id}
 
 
@@ -112,7 +112,7 @@ class Case:
     about: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {
             "case_id": self.case_id,
             "title": self.title,
@@ -143,7 +143,7 @@ class Case:
 class CaseChange:
     """What is to become of a case; what is left out stays.
 
-    ``assignee`` None: nobody. ``link``, ``unlink``: alerts that come and go. ``verdict``: only with ``state`` resolved;
+    ``assignee`` None: no one. ``link``, ``unlink``: alerts that come and go. ``verdict``: only with ``state`` resolved;
     it becomes the label of every linked record. ``reason`` stands in the event.
     """
 
@@ -174,7 +174,7 @@ class CaseEvent:
     after: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         return {
             "number": self.number,
             "case_id": self.case_id,
@@ -231,7 +231,7 @@ class KeyReusedError(UsageError):
 
 
 class NotTakenError(UsageError):
-    """What was given cannot be taken. ``pointer``: where in the body of a request it stands. Of HTTP a 422."""
+    """The input is not valid. ``pointer``: where in the body of a request it stands. Of HTTP a 422."""
 
     def __init__(self, pointer: str, found: str, expected: str, hint: str | None = None) -> None:
         super().__init__(f"{pointer}: found {found}; expected {expected}" + (f"; {hint}" if hint else ""))

@@ -99,7 +99,7 @@ NEEDS: dict[tuple[str, str], Need] = {
     ("POST", "/suppressions"): _CASES,
     ("POST", "/suppressions/{number}/end"): _CASES,
 }
-# What a tab asks by itself: a session that nobody uses ends in spite of it.
+# Requests that a tab sends by itself: they do not keep an idle session alive.
 UNATTENDED = frozenset({"/events", "/queue/news", "/cases/{case_id}/state"})
 # What writes its own audit events: who asks is not known before, or a record was sent, which the route's event names.
 AUDITS_ITSELF = frozenset({"/login", "/dead-letters/{letter_id}/resend"})

@@ -1,4 +1,4 @@
-"""Pages ask the API, within the process: what a page can do, the API can, and says the same of it."""
+"""Pages call the API within the process: whatever a page can do the API can, with the same results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def answered(
         match: The entity tag of what was looked at.
         who: In whose name it is asked; else the caller for the page.
 
-    Raises ProblemError if the API says no.
+    Raises ProblemError if the API refuses it.
     """
     address = route
     for name, value in (path or {}).items():
@@ -107,7 +107,7 @@ class ApiResponse:
             self._body += message.get("body", b"")
 
     def json(self) -> Any:
-        """Its JSON. Raises ProblemError where the API says no."""
+        """Its JSON. Raises ProblemError if the API refuses it."""
         body: Any = orjson.loads(bytes(self._body)) if self._body else None
         if self.status < 400:
             return body

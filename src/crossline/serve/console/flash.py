@@ -24,7 +24,7 @@ TEXT_MAX = 300
 
 
 def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> Response:
-    """``answer``, after which the next page says ``text``. ``undo``: where a form takes it back."""
+    """``answer``, after which the next page shows ``text``. ``undo``: the address of the form that undoes it."""
     message = base64.urlsafe_b64encode(orjson.dumps([text[:TEXT_MAX], undo])).decode().rstrip("=")
     value = f"{message}.{_mac(message, asked.token)}"
     answer.headers.append("set-cookie", asked.gate.cookie_of(COOKIE, value, lasts_s=LASTS_S))
@@ -32,9 +32,9 @@ def saying(answer: Response, asked: PageRequest, text: str, undo: str = "") -> R
 
 
 def message_in(request: Request, token: str) -> Toast | None:
-    """What the page is to say; None if nothing, or somebody else wrote it.
+    """What the page is to say; None if nothing, or this session did not write it.
 
-    A script that reads a page anew, or a part of one, is shown nothing: nobody would see what it took.
+    A script that reads a page anew, or a part of one, is shown nothing: a message would be lost on it.
     """
     if request.headers.get("sec-fetch-mode", "navigate") != "navigate" or "hx-request" in request.headers:
         return None

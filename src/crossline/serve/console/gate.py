@@ -1,4 +1,4 @@
-"""Who comes to a page: by which session, for what, from where; what nobody may, ends here."""
+"""Admission to pages: session, address, rights, origin; forbidden requests end here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEXT_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request that was let in. ``session_id``: empty if nobody is logged in."""
+    """A request that was let in. ``session_id``: empty without a log-in."""
 
     who: Principal
     roles: tuple[str, ...]
@@ -40,10 +40,10 @@ class Visit:
 
 
 class LoginNeededError(Exception):
-    """Nobody is logged in. ``over``: somebody was, with this cookie."""
+    """No user is logged in. ``over``: one was, with this cookie."""
 
     def __init__(self, *, over: bool) -> None:
-        super().__init__("nobody is logged in")
+        super().__init__("no user is logged in")
         self.over = over
 
 
@@ -61,7 +61,7 @@ class Gate:
     async def admit(self, scope: Scope) -> Visit:
         """Who asks for what.
 
-        Raises LoginNeededError if nobody is logged in; ProblemError: 403 where he may not, 404 where there is
+        Raises LoginNeededError if no user is logged in; ProblemError: 403 where he may not, 404 where there is
         nothing, 429 past his limit.
         """
         headers = Headers(scope=scope)
@@ -132,7 +132,7 @@ class Gate:
         return made[name].OutputString()
 
     def check_host(self, headers: Headers) -> None:
-        """Where nobody logs in, only this machine's names are answered (DNS rebinding). Raises ProblemError (403)."""
+        """Without log-ins, only this machine's names are answered (DNS rebinding). Raises ProblemError (403)."""
         if self._parts.settings.open and not is_here(headers.get("host", "").encode("latin-1", "replace")):
             raise refusal(403, "found a host that is not this machine; expected 127.0.0.1, [::1] or localhost")
 
@@ -158,13 +158,13 @@ _NOWHERE = Route("", NEEDS["GET", "/"])
 
 
 def is_secure(parts: PageDependencies) -> bool:
-    """Whether browsers come by TLS: the console's own, or that of who stands before it, as ``oidc.callback`` says."""
+    """Whether browsers come by TLS: the console's own, or that of a proxy, by ``oidc.callback``."""
     oidc = parts.settings.oidc
     return parts.settings.tls is not None or (oidc is not None and (oidc.callback or "").startswith("https://"))
 
 
 def check_origin(headers: Headers) -> None:
-    """Raise ProblemError (403) if a page of another origin sent it, or nobody says which did."""
+    """Raise ProblemError (403) if a page of another or of an unknown origin sent it."""
     origin, site, host = headers.get("origin"), headers.get("sec-fetch-site"), headers.get("host", "")
     from_here = origin is not None and origin.partition("://")[2] == host and bool(host)
     if (origin is None and site is None) or (origin is not None and not from_here) or site not in {None, "same-origin"}:

@@ -33,7 +33,7 @@ class Shown:
 class PageRequest:
     """Who asks for what.
 
-    ``session_id``: of the cookie; empty if nobody is logged in. ``token``: what forms carry. ``form``: what was
+    ``session_id``: of the cookie; empty without a log-in. ``token``: what forms carry. ``form``: what was
     posted. ``frame``: makes the shell of a page. ``gate``: makes cookies.
     """
 

@@ -28,7 +28,7 @@ _TITLES = {
 def headers_of(scope: Scope, nonce: str) -> tuple[tuple[bytes, bytes], ...]:
     """What every answer has.
 
-    ``nonce`` marks the attributes of htmx as ours. It stands where no inline script is taken in any case: a nonce is
+    ``nonce`` marks the attributes of htmx as ours. It stands where no inline script runs in any case: a nonce is
     good for elements, and ``script-src-attr`` is about handlers in attributes.
     """
     policy = (

@@ -1,4 +1,4 @@
-"""Reads at the start what pages are made of, so that nobody's first look at one waits for it."""
+"""Reads the parts of pages at the start, so that no first request waits for them."""
 
 from __future__ import annotations
 

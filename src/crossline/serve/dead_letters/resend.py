@@ -171,15 +171,15 @@ def _is_in_stream(way: ResendTarget, place: LogPosition, raw: bytes) -> bool:
 def _refusal(stands: Resent) -> str:
     if stands.log is None:
         return (
-            f"found that {stands.who} was sending it when the server ended, as record {stands.record_id}; whether it "
-            "stands in the stream nobody knows. Expected the same bytes, which may be sent again"
+            f"found that {stands.who} was sending it when the server ended, as record {stands.record_id}; it is "
+            "unknown whether the stream has it. Expected the same bytes, which may be sent again"
         )
     return f"found that {stands.who} sent it again already, as record {stands.record_id}; it is sent once"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """What the routes need beside the sinks: what was sent again, and who sends. ``resending``: None: nobody here."""
+    """What the routes need beside the sinks. ``resent``: the resent letters. ``resending``: None: not here."""
 
     resent: ResentFile
     resending: Resender | None = None

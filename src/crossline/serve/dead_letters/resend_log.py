@@ -62,7 +62,7 @@ class ResentFile:
         self._connection.execute(_BY_REASON)
 
     def begin(self, wanted: Resent) -> Resent:
-        """Note that it is being sent; what stands there, which is another one where somebody was first.
+        """Note that it is being sent; returns the entry there, which is another one if another request was first.
 
         Raises RetryableError if the file takes nothing now.
         """

@@ -160,7 +160,7 @@ def _cut(data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _letter(line: bytes) -> DeadLetter | None:
-    """None for what is no line of dead letters: somebody else's, or torn."""
+    """None for what is no line of dead letters: of another program, or torn."""
     try:
         return dead_letter(orjson.loads(line))
     except (ValueError, KeyError, TypeError):

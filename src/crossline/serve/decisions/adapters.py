@@ -99,7 +99,7 @@ class PolicyFallback:
         self._lists = lists
 
     def decide(self, asked: SubmittedRecord) -> str:
-        """What the first branch says that holds."""
+        """The decision of the first branch that holds."""
         fields = self._records.fields(asked.stream, asked.raw)
         return self._of[asked.stream].decide(fields, self._lists(), asked.ingest_ms).decision
 

@@ -22,7 +22,7 @@ class AnswerBuilder:
         self._judge, self._by_fallback = parts.judge, parts.fallback
 
     async def judged(self, asked: SubmittedRecord) -> DecisionAnswer:
-        """What a replica says. Raises NotJudgedError if it says nothing."""
+        """The answer of a replica. Raises NotJudgedError if it has none."""
         (verdict,) = await self._judge.judge([asked])
         return self.peek(asked, verdict)
 
@@ -48,12 +48,12 @@ class AnswerBuilder:
         return self.fallback(asked, Degraded("replica", with_fault("it failed", fault)))
 
     def fallback(self, asked: SubmittedRecord, *why: Degraded) -> DecisionAnswer:
-        """What the policy says where nothing was judged."""
+        """The decision of the policy where nothing was judged."""
         decision = fallback_decision(asked, self._by_fallback.decide(asked), self._by_fallback.version)
         return DecisionAnswer(asked, decision, "fallback", degraded=why)
 
     def _graver(self, answer: DecisionAnswer) -> DecisionAnswer:
-        """It, or, where a rule could not be judged, what the fallback says, if that is graver."""
+        """The verdict; or, where a rule could not be judged, the fallback's decision, if that is graver."""
         if not answer.degraded:
             return answer
         instead = self.fallback(answer.asked, *answer.degraded)

@@ -32,14 +32,14 @@ class Gathered(Generic[In, Out]):
     def _work(self) -> None:
         waiting, self._waiting = self._waiting, []
         for start in range(0, len(waiting), self._most):
-            taken = [each for each in waiting[start : start + self._most] if not each[1].done()]
+            batch = [each for each in waiting[start : start + self._most] if not each[1].done()]
             try:
-                answers: Sequence[Any] = self._run([item for item, _ in taken]) if taken else ()
+                answers: Sequence[Any] = self._run([item for item, _ in batch]) if batch else ()
             except Exception as error:  # noqa: BLE001 - every waiting caller gets the error
-                for _, future in taken:
+                for _, future in batch:
                     future.set_exception(error)
                 continue
-            for (_, future), answer in zip(taken, answers, strict=True):
+            for (_, future), answer in zip(batch, answers, strict=True):
                 future.set_result(answer)
 
 
@@ -57,7 +57,7 @@ class Batched(Generic[In, Out]):
         self._task: asyncio.Task[None] | None = None
 
     def put(self, item: In) -> asyncio.Future[Out]:
-        """Its answer, once it is there. Who gives up waiting cancels that alone: the item is not taken back."""
+        """Its answer, once it is there. Who gives up waiting cancels that alone: the item stays in its batch."""
         future: asyncio.Future[Out] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None or self._task.done():
@@ -67,19 +67,19 @@ class Batched(Generic[In, Out]):
     async def _work(self) -> None:
         await asyncio.sleep(0)  # what came in the same turn of the loop goes together
         while self._waiting:
-            taken, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
             try:
-                answers = await self._run([item for item, _ in taken])
-                if len(answers) != len(taken):
-                    raise RuntimeError(f"{len(answers)} answers to {len(taken)} items")  # noqa: TRY301 - raised to all
+                answers = await self._run([item for item, _ in batch])
+                if len(answers) != len(batch):
+                    raise RuntimeError(f"{len(answers)} answers to {len(batch)} items")  # noqa: TRY301 - raised to all
             except Exception as error:  # noqa: BLE001 - every waiting caller gets the error
-                answers = [error] * len(taken)
-            for (_, future), answer in zip(taken, answers, strict=True):
+                answers = [error] * len(batch)
+            for (_, future), answer in zip(batch, answers, strict=True):
                 if future.done():
                     continue
                 if isinstance(answer, BaseException):
                     future.set_exception(answer)
-                    future.exception()  # who waits may be gone: then nobody asks for it
+                    future.exception()  # who waits may be gone: then it is not read
                 else:
                     future.set_result(answer)
 

@@ -13,7 +13,7 @@ from crossline.serve.decisions.values import Judge, LogPosition, RecordLog, Subm
 
 @dataclass(frozen=True, slots=True)
 class IdClaim:
-    """What the ledger says of an id: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
+    """An id in the ledger: ``fresh``, ``answered`` (then ``body``), ``differs``, or ``pending`` elsewhere."""
 
     outcome: Literal["fresh", "answered", "differs", "pending"]
     body: bytes | None = None
@@ -61,13 +61,13 @@ class PipelineStream(Protocol):
     async def decision(self, asked: SubmittedRecord, place: LogPosition, ingest_ms: int | None) -> Mapping[str, Any]:
         """Its decision about a record, once a batch covers it. Raises NotJudgedError if it makes none.
 
-        ``ingest_ms``: of the record, as the pipeline reads it; None if nobody knows.
+        ``ingest_ms``: of the record, as the pipeline reads it; None if it is unknown.
         """
         ...
 
 
 class FallbackPolicy(Protocol):
-    """What the policy says where nothing can be judged."""
+    """The decision of the policy where nothing can be judged."""
 
     version: int
 

@@ -45,7 +45,7 @@ class SqliteOutbox:
         return connection
 
     async def put(self, asked: Sequence[SubmittedRecord]) -> None:
-        """Keep them; those that are there already stay as they are, and one that was set aside is sent again."""
+        """Keep them; those that are there already stay as they are, and a parked one is sent again."""
         rows = [(each.stream, each.record_id, each.raw, each.digest, each.ingest_ms) for each in asked]
         await self._do(
             "INSERT INTO outbox (stream, record_id, raw, digest, ingest_ms) VALUES (?, ?, ?, ?, ?) "
@@ -58,8 +58,8 @@ class SqliteOutbox:
         """Its stream has it."""
         await self._do("DELETE FROM outbox WHERE stream = ? AND record_id = ?", [(asked.stream, asked.record_id)])
 
-    async def set_aside(self, asked: SubmittedRecord) -> None:
-        """Its stream does not take it, and never will: it stays in the file, and is not sent any more."""
+    async def park(self, asked: SubmittedRecord) -> None:
+        """Its stream refuses it for good: it stays in the file, and is not sent any more."""
         statement = "UPDATE outbox SET place = -place WHERE stream = ? AND record_id = ? AND place > 0"
         await self._do(statement, [(asked.stream, asked.record_id)])
 
@@ -98,8 +98,8 @@ async def _send_one(
     except RetryableError:
         raise
     except Exception:
-        log.exception("an answered record is not taken by its stream", stream=asked.stream, record_id=asked.record_id)
-        await outbox.set_aside(asked)
+        log.exception("an answered record is refused by its stream", stream=asked.stream, record_id=asked.record_id)
+        await outbox.park(asked)
         return
     await outbox.done(asked)
     placed(asked.stream, asked.record_id, place)
@@ -130,8 +130,8 @@ async def send_on(
     """
     pause_s = PAUSE_S
     while not stop.is_set():
-        taken = [await _send_all(outbox, stream, log_of, placed) for stream, log_of in logs.items()]
-        pause_s = PAUSE_S if all(taken) else min(2 * pause_s, PAUSE_S_MAX)
+        sent = [await _send_all(outbox, stream, log_of, placed) for stream, log_of in logs.items()]
+        pause_s = PAUSE_S if all(sent) else min(2 * pause_s, PAUSE_S_MAX)
         try:
             await asyncio.wait_for(stop.wait(), pause_s)
         except TimeoutError:

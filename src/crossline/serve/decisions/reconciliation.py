@@ -97,7 +97,7 @@ class Reconciliation:
         self._put((stream, record_id), _Open(decision_id, answered, decision, place))
 
     def placed(self, stream: str, record_id: str, place: LogPosition) -> None:
-        """Its stream has taken it. If it is there twice the first reported place counts, as there."""
+        """Its stream has stored it. If it is there twice the first reported place counts, as there."""
         known = self._open.get((stream, record_id))
         if known is not None and known.place is None:
             self._forget((stream, record_id))

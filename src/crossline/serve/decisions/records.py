@@ -55,9 +55,9 @@ class StreamRecords:
         form = self._form(stream)
         plain = [None if form is None else form.read(line, now_ms) for line in lines]
         if None not in plain:
-            taken = zip(lines, plain, strict=True)
+            pairs = zip(lines, plain, strict=True)
             return [
-                CheckedRecord(each[0], line, digest_of_document(each[1])) for line, each in taken if each is not None
+                CheckedRecord(each[0], line, digest_of_document(each[1])) for line, each in pairs if each is not None
             ]
         return self._checked(stream, lines, now_ms)
 

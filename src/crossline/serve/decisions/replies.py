@@ -1,4 +1,4 @@
-"""What is sent: decisions as the API says them, and problems (RFC 9457)."""
+"""Responses: decisions in the API's form, and problems (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class DecisionAnswer:
     basis: Basis | None = None
 
     def to_json(self, decided_ms: int, took_ms: float) -> dict[str, Any]:
-        """As the API says it, without the receipt. ``took_ms``: from the request's arrival."""
+        """As the API returns it, without the receipt. ``took_ms``: from the request's arrival."""
         body = self.decision
         return {
             "schema_version": SCHEMA_VERSION,
@@ -117,7 +117,7 @@ def kept_before(answer: DecisionAnswer, body: bytes) -> DecisionAnswer:
 
 
 def fallback_decision(asked: SubmittedRecord, decision: str, policy_version: int) -> dict[str, Any]:
-    """What the policy's fallback says about a record, as the pipeline writes decisions: no rule is a reason of it."""
+    """The fallback's decision about a record, as the pipeline writes decisions; no rule is a reason of it."""
     return {
         "decision_id": decision_id(policy_version, asked.stream, asked.record_id),
         "decision": decision,

@@ -160,7 +160,7 @@ class DecisionService:
         return await self._fresh(flight, mode)
 
     async def _fresh(self, flight: Flight, mode: Mode) -> HttpReply:
-        """Of an id that nobody has asked about: put into its stream, and judged meanwhile."""
+        """A new id: its record is put into its stream, and judged meanwhile."""
         # The judge gets the record before it has its place.
         peeked = self._peeked(flight.asked, mode)
         kept = self._puts[flight.asked.stream](flight.asked)
@@ -189,7 +189,7 @@ class DecisionService:
         return await self._send(flight, answer, kept)
 
     def _peeked(self, asked: SubmittedRecord, mode: Mode) -> asyncio.Task[DecisionAnswer] | None:
-        """What a replica says; None if nobody asks: the replica gets the record for later ones."""
+        """The answer of a replica; None if it is not needed: then the replica gets the record for later ones."""
         if mode == "exact" and asked.stream in self._parts.by_broker:
             self._parts.judge.lay([asked])
             return None
@@ -225,7 +225,7 @@ class DecisionService:
     async def _exact(
         self, asked: SubmittedRecord, peeked: asyncio.Task[DecisionAnswer] | None, kept: asyncio.Future[LogPosition]
     ) -> DecisionAnswer:
-        """The pipeline's own decision; ``peeked``: what a replica says, where it is asked."""
+        """The pipeline's own decision; ``peeked``: the answer of a replica, if one is asked."""
         place = await asyncio.shield(kept)
         ingest_ms = None
         if peeked is not None:
@@ -242,7 +242,7 @@ class DecisionService:
             async with flight.left():
                 given = await self._parts.ledger.answer(answer, body)
         except OutcomeUnknownError as error:
-            noted("nobody knows yet whether an answer was kept", error)
+            noted("it is unknown yet whether an answer was stored", error)
             self._run(self._late(answer, body, kept, LATE_S_MAX))
             return stalled()
         except RetryableError as error:
@@ -297,7 +297,7 @@ class DecisionService:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # who waited may be gone: then nobody asks for it
+            task.exception()  # who waited may be gone: then it is not read
 
     async def close(self) -> None:
         """Wait for what is under way, which has its deadlines."""

@@ -42,7 +42,7 @@ class AsOf:
     laid_over: int
 
     def to_json(self) -> dict[str, int]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"batch": self.batch, "age_ms": self.age_ms, "laid_over": self.laid_over}
 
 
@@ -54,7 +54,7 @@ class Degraded:
     why: str
 
     def to_json(self) -> dict[str, str]:
-        """As the API says it."""
+        """As the API returns it."""
         return {"part": self.part, "why": self.why}
 
 
@@ -62,8 +62,8 @@ class Degraded:
 class RecordVerdict:
     """What was judged about one record.
 
-    ``decision``: as the pipeline writes decisions (``core.decide.decision``). ``figures``: by rule id, as the API says
-    them. ``evidence``: by rule id, ids of the records that the figure is of (as many as the alert names), and
+    ``decision``: as the pipeline writes decisions (``core.decide.decision``). ``figures``: by rule id, as the API
+    returns them. ``evidence``: by rule id, ids of the records that the figure is of (as many as the alert names), and
     ``count``. ``basis``: digest of what was in force (see ``Basis``).
     """
 
@@ -119,7 +119,7 @@ class Judge(Protocol):
         ...
 
     def lay(self, asked: Sequence[SubmittedRecord]) -> None:
-        """Records that went into the stream and that nobody asks about: those that come later see them all the same."""
+        """Records of the stream without a request: later records see them all the same."""
         ...
 
     def placed(self, number: int, place: LogPosition) -> None:
@@ -142,7 +142,7 @@ class RecordLog(Protocol):
         """Put them there, in their order; returns once all are kept (synced, or acknowledged by all brokers).
 
         A record whose id is there already is not put there again: its place is that of the first. Raises a
-        ``RetryableError`` where none, or nobody knows which, could be kept.
+        ``RetryableError`` where none, or an unknown part, could be stored.
         """
         ...
 

@@ -66,7 +66,7 @@ class FeedEvent:
     planned_ms: int = 0
 
     def value(self) -> dict[str, Any]:
-        """What it says, as JSON values."""
+        """Its content, as JSON values."""
         return read_alert(self.raw) if self.kind in {"alert", "correction"} else orjson.loads(self.raw)
 
 
@@ -111,8 +111,8 @@ class FeedReader:
     async def follow(self, after: int = -1) -> AsyncIterator[FeedBatch]:
         """The batches behind number ``after``, in order, and then each as it comes, until the reader is closed.
 
-        Where batches are not there any more the next one says how many it ``missed``; where the checkpoint was begun
-        anew, the first of the new ones is ``anew``. A file that is damaged is logged, and counts as missed.
+        Where batches are not there any more the next one has the number of those ``missed``; where the checkpoint was
+        begun anew, the first of the new ones is ``anew``. A file that is damaged is logged, and counts as missed.
         """
         self._watch()
         at, missed, times, anew = max(after, -1), 0, self._anew, False
@@ -205,7 +205,7 @@ class FeedReader:
         except FileNotFoundError:  # gone since
             return number, None
         except StateError as error:
-            log.error("what a batch gave cannot be read", error=str(error))  # noqa: TRY400 - it says all there is
+            log.error("the output of a batch cannot be read", error=str(error))  # noqa: TRY400 - its text has the reason
             return number, None
 
     def _keep(self, number: int, batch: FeedBatch, size: int) -> None:

@@ -181,5 +181,5 @@ def _held_back(name: str, counts: RuleCounts) -> float:
 
 
 def predicted_of(body: Mapping[str, float]) -> DailyForecast:
-    """As a proof says it."""
+    """As a proof has it."""
     return DailyForecast(body["per_day"], body["low"], body["high"], body["days"])

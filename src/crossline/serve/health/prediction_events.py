@@ -77,9 +77,9 @@ def standing_of(events: Iterator[Mapping[str, Any]]) -> Standing:
 
 
 def changes(report: HealthReport, standing: Standing) -> Iterator[dict[str, Any]]:
-    """What became of predictions since ``standing``, which is brought up to date.
+    """What became of predictions since ``standing``, which is updated.
 
-    A figure that came of nothing yet says nothing. A prediction is over where the version in force has another one, or
+    A figure without data yet has no event. A prediction is over where the version in force has another one, or
     none; where rules could not be read, those that are not there may be among them.
     """
     held: dict[tuple[str, str], tuple[int, PredictionCheck]] = {

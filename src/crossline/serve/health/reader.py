@@ -119,12 +119,12 @@ def facts_of(rows: Sequence[Mapping[str, Any]], events: Sequence[RuleEvent]) -> 
 def prediction_of(
     version: int, published_ms: int, body: Mapping[str, Any], money: tuple[str, int] | None
 ) -> Prediction:
-    """From what a proof says is predicted.
+    """The predictions of a proof.
 
     Args:
         version: Of the rule.
         published_ms: When it was approved, epoch milliseconds.
-        body: As ``crossline rules prove`` says it; older proofs have alerts alone.
+        body: As ``crossline rules prove`` prints it; older proofs have only alerts.
         money: The field of amounts in this pipeline, and its decimals; an amount of another field is not compared.
     """
     amount, labels = body.get("money"), body.get("precision")

@@ -57,9 +57,9 @@ def create_api(
 ) -> FastAPI:
     """The app with all routes but the hot one, inside a running event loop or outside.
 
-    ``extra``: path items of operations that somebody else answers, for the OpenAPI file, by path. ``bounds``: of
+    ``extra``: path items of operations that other apps answer, for the OpenAPI file, by path. ``bounds``: of
     clients that listen. Who asks stands in ``scope["state"]["principal"]``, put there by the middleware around it.
-    ``app.state.health`` says how rules do. ``app.state.finish()`` publishes what was approved and left.
+    ``app.state.health`` has the health of rules. ``app.state.finish()`` publishes what was approved and left.
     ``app.state.close()`` ends jobs and closes files: the app's own lifespan calls it, and who mounts the app does.
 
     Raises sqlite3.OperationalError where ``deps.path`` cannot be written.

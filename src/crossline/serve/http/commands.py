@@ -61,7 +61,7 @@ class Commands:
         await self._warm.close()
 
     async def run(self, arguments: Sequence[str], wait_s: float, missing: ProblemError | None = None) -> CommandResult:
-        """The command's answer. Raises ProblemError with its own text where it says no.
+        """The command's answer. Raises ProblemError with its own text if it fails.
 
         ``missing``: what is raised in place of a no, where there is only one thing that it can mean. Raises
         RetryableError where too many wait, or it takes longer than ``wait_s``; RuntimeError where it ended by a fault

@@ -1,4 +1,4 @@
-"""Entity tags: a change says which state of a thing it is about, and is refused where that has become another."""
+"""Entity tags: a change names the state that it applies to, and is refused if the state has changed."""
 
 from __future__ import annotations
 

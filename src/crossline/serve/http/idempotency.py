@@ -27,7 +27,7 @@ KEPT_MS = 86_400_000
 KEPT_MAX = 100_000
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _KEY = re.compile(rb"[\x21-\x7e]{1,200}")
-_FAULTS = 500  # from this status on an answer says that nothing is known: the next one tries again
+_FAULTS = 500  # from this status on the outcome is unknown: the next request tries again
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     who TEXT NOT NULL, key TEXT NOT NULL, digest TEXT NOT NULL, run TEXT NOT NULL, at_ms INTEGER NOT NULL,
     status INTEGER, headers BLOB, body BLOB, PRIMARY KEY (who, key)) WITHOUT ROWID"""
@@ -45,10 +45,11 @@ class StoredResponse:
 class ResponseStore:
     """The answers to writes that bore a key, in a SQLite file, for a day.
 
-    A key is one of the caller: that of somebody else is another one. A write that this process began and has not
-    answered yet is still being done; one of a process that ended meanwhile is done again, since nobody knows.
+    A key belongs to its caller: the same key of another caller is another one. A write that this process began and has
+    not answered yet is still being done; one of a process that ended meanwhile is done again, since its outcome is
+    unknown.
 
-    The clock may be wrong, also where a process starts: the newest answer says how late it is at least, and a clock
+    The clock may be wrong, also where a process starts: the newest answer is a lower bound of the time, and a clock
     that is far ahead of it is believed after a day. Until then answers are kept, and noted, by the machine's own count.
 
     Args:
@@ -71,7 +72,7 @@ class ResponseStore:
         self._clock_ms, self._believed = SteadyClock(wall_ms, count_s, known_ms=newest_ms), 0
 
     def claim(self, who: str, key: str, digest: str) -> StoredResponse | None:
-        """The answer that was given; None: the caller does the write now, and says ``keep`` or ``give_up``.
+        """The answer that was given; None: the caller does the write now, and calls ``keep`` or ``give_up``.
 
         Raises ProblemError (409) if the key was for something else, or the write is being done at this moment.
         """
@@ -125,7 +126,7 @@ class ResponseStore:
             self._connection.close()
 
     def _now(self) -> int:
-        """Now, to which what is there is brought where it has times of another clock: it is kept a day from then."""
+        """The time now; entries with times of another clock get it too, and are kept a day from then."""
         now_ms = self._clock_ms()
         if self._clock_ms.believed != self._believed:
             self._believed = self._clock_ms.believed
@@ -245,7 +246,7 @@ async def _send(send: Send, answer: StoredResponse, *more: tuple[bytes, bytes]) 
 
 
 def _digest(scope: Scope, body: bytes) -> str:
-    """Of all of a request that says what is to be done."""
+    """A digest of the parts of a request that determine its effect."""
     match = next((value for name, value in scope["headers"] if name == b"if-match"), b"")
     asked = [scope["method"].encode(), scope["path"].encode("utf-8", "surrogatepass"), scope["query_string"], match]
     return hashlib.sha256(b"".join(b"%d:%s" % (len(each), each) for each in [*asked, body])).hexdigest()

@@ -27,7 +27,7 @@ RESULT_MAX = 16 << 20
 _SAID_MAX = 64 << 10
 _ERROR = re.compile(r"^error: ", re.MULTILINE)
 _SHARE = re.compile(r"\b(\d{1,3})%")
-PROGRESS = "CROSSLINE_PROGRESS"  # in the environment of a command: it says on lines how far it is
+PROGRESS = "CROSSLINE_PROGRESS"  # in the environment of a command: it prints lines with its progress
 
 State = Literal["queued", "running", "done", "failed", "ended"]
 ENDED: frozenset[State] = frozenset({"done", "failed", "ended"})
@@ -37,7 +37,7 @@ log = get_logger(__name__)
 
 @dataclass
 class Job:
-    """Work that somebody asked for. ``result``: what it answered, once it is done; ``error``: its own text, else."""
+    """Work of a request. ``result``: its answer, once it is done; ``error``: its error text, else."""
 
     job_id: str
     kind: str
@@ -54,7 +54,7 @@ class Job:
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         share = _SHARE.search(self.message)
         progress = {"message": printable(self.message) or None, "share": int(share[1]) / 100 if share else None}
         times = {"created_at": self.created_ms, "started_at": self.started_ms, "ended_at": self.ended_ms}
@@ -104,7 +104,7 @@ class Jobs:
         return job
 
     def get(self, job_id: str, who: str) -> Job | None:
-        """A job of the caller; None: there is none, or it is somebody else's."""
+        """A job of the caller; None: there is none, or it is another caller's."""
         found = self._jobs.get(job_id)
         return found if found is not None and found.who == who else None
 
@@ -163,7 +163,7 @@ class Jobs:
                 await asyncio.shield(end(process))
 
     async def _follow(self, job: Job, process: asyncio.subprocess.Process) -> None:
-        """Take what it says: the last line is how far it is, all of it why it failed."""
+        """Read its output: the last line is its progress, all of it the reason if it fails."""
         assert process.stderr is not None  # noqa: S101 - it was asked for
         whole = bytearray()
         while piece := await process.stderr.read(_SAID_MAX):

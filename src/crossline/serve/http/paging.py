@@ -1,4 +1,4 @@
-"""Pages of lists: an opaque cursor says where the next one begins."""
+"""Pages of lists: an opaque cursor names the start of the next one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Cursor = Annotated[
 
 
 def cursor_of(place: Sequence[str | int], of: str) -> str:
-    """``place`` as text that nobody has to understand. ``of``: what the list was asked for, which it is only good for.
+    """``place`` as opaque text. ``of``: the query of the list; the cursor is valid only for it.
 
     >>> place_of(cursor_of(["2026-01-01T00:00:00.000Z", 7], "alerts"), "alerts")
     ['2026-01-01T00:00:00.000Z', 7]
@@ -59,5 +59,5 @@ def mark_fits(place: list[Any]) -> bool:
 
 
 def page(items: Sequence[Any], next_cursor: str | None) -> dict[str, Any]:
-    """A page as the API says it."""
+    """A page as the API returns it."""
     return {"items": list(items), "next_cursor": next_cursor}

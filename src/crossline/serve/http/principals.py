@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 
 from crossline.serve.http.problems import ProblemError
 
-SCOPE = "x-crossline-scope"  # where an operation in the OpenAPI file says which scope it needs
+SCOPE = "x-crossline-scope"  # the field of an OpenAPI operation with the scope that it needs
 
 
 class Principal(Protocol):
@@ -27,13 +27,13 @@ class Principal(Protocol):
 
 
 def let_in(scope: Mapping[str, Any]) -> Principal | None:
-    """Whom the access layer let in with this request; None: nobody."""
+    """The principal that the access layer found for this request; None: there is none."""
     found: Principal | None = scope.get("state", {}).get("principal")
     return found
 
 
 def principal_of(request: Request) -> Principal:
-    """The caller. Raises ProblemError (401) if the access layer let nobody in."""
+    """The caller. Raises ProblemError (401) if the access layer found none."""
     found = let_in(request.scope)
     if found is None:
         raise ProblemError(
@@ -55,5 +55,5 @@ def may_read(who: Principal, stream: str | None = None) -> bool:
 
 
 def needs(scope: str) -> dict[str, Any]:
-    """What an operation says of the scope that it needs (``openapi_extra`` of a route)."""
+    """The scope that an operation needs, in the OpenAPI file (``openapi_extra`` of a route)."""
     return {SCOPE: scope}

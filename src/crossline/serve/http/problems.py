@@ -42,7 +42,7 @@ class Fault:
     hint: str | None = None
 
     def to_json(self) -> dict[str, str | None]:
-        """As the API says it; what does not print is written out."""
+        """As the API returns it; what does not print is written out."""
         hint = None if self.hint is None else printable(self.hint)
         found, expected = printable(cut(self.found)), printable(cut(self.expected))
         return {"pointer": printable(cut(self.pointer)), "found": found, "expected": expected, "hint": hint}
@@ -108,7 +108,7 @@ def refusal(status: int, detail: str, *, headers: Mapping[str, str] | None = Non
 
 
 def not_allowed() -> ProblemError:
-    """The one answer to what is not there and to what may not be seen: nobody learns which of both it is."""
+    """The one answer to what is not there and to what may not be seen: they look the same."""
     return refusal(
         403,
         "found nothing at this address that this credential may see or do; expected an address of the API, and a "
@@ -155,10 +155,10 @@ def install(app: Starlette) -> None:
     async def handle(request: Request, error: Exception) -> Response:  # noqa: ARG001 - Starlette hands it in
         return problem_of(error).response()
 
-    async def of_nobody(request: Request, error: Exception) -> Response:  # noqa: ARG001 - as above
-        return refusal(400, "the client went away").response()  # nobody reads it, and it is no fault
+    async def client_gone(request: Request, error: Exception) -> Response:  # noqa: ARG001 - as above
+        return refusal(400, "the client went away").response()  # the client does not read it, and it is no fault
 
-    app.add_exception_handler(ClientDisconnect, of_nobody)
+    app.add_exception_handler(ClientDisconnect, client_gone)
     for kind in (ProblemError, RequestValidationError, HTTPException, CrosslineError, Exception):
         app.add_exception_handler(kind, handle)
 

@@ -1,4 +1,4 @@
-"""What a ledger is asked, and what it says: the interface that a ledger on one machine and one on many share."""
+"""Requests and answers of a ledger: the interface that a ledger on one machine and one on many share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Claimed:
 
     ``fresh``: it is the caller's to answer. ``answered``: it was, with ``body``. ``differs``: it was asked with another
     body, which is a conflict. ``pending``: another request, here or in another process, has it under way.
-    ``again``: a claim that nobody answered was taken over; its record may be in the stream already.
+    ``again``: a claim without an answer was taken over; its record may be in the stream already.
     """
 
     outcome: Outcome
@@ -32,7 +32,7 @@ class Claimed:
 class StoredAnswer:
     """The answer that holds for an id: what the client must be sent.
 
-    ``first``: it is the one that was given now. Else another was kept before, since the claim had been taken over.
+    ``first``: it is the one of this call. Else another was stored before, since the claim had been taken over.
     ``digest``: of its receipt.
     """
 
@@ -119,7 +119,7 @@ class DecisionLedger(Protocol):
         """Give up claims of this process that it will not answer, so that the next request is fresh.
 
         The id stays with its body, since the record may be in the stream. ``forget``: nothing was put into the stream;
-        the id is as if nobody had asked.
+        the id is as if it had not been requested.
         """
         ...
 

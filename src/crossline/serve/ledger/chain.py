@@ -66,7 +66,7 @@ def faults_of(receipt: Mapping[str, Any], verifier: Verifier | None = None) -> l
     except TypeError as error:
         return [ChainFault("altered", replica, sequence, f"found what no receipt can hold: {error}")]
     if receipt["digest"] != expected:
-        text = f"found digest {receipt['digest'][:12]}…, and what the receipt says gives {expected[:12]}…"
+        text = f"found digest {receipt['digest'][:12]}…, and the receipt's fields give {expected[:12]}…"
         return [ChainFault("altered", replica, sequence, text)]
     return [ChainFault(fault, replica, sequence, text) for fault, text in _unsigned(receipt, verifier)]
 

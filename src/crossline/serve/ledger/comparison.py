@@ -1,4 +1,4 @@
-"""What a receipt says against what the log gives when the record is judged again: plain values, no I/O."""
+"""Compares a receipt with the result of judging its record again from the log: plain values, no I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crossline.basics.times import BEGINNING_MS, format_instant, parse_instant_m
 from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.rule_registry.events import RuleEvent
 
-# What a decision is, of all that its text says: times and how it was answered are those of the moment.
+# The fields of a decision that count: times and the way of answering differ each time.
 OF_DECISION = ("decision", "score", "policy_version", "rules_digest")
 OF_REASON = ("rule_id", "rule_version", "action", "score", "alert_id", "standing")
 OF_FIGURE = ("value", "window_start", "window_end", "count")
@@ -34,11 +34,11 @@ class RecordPlace:
 class ReplayResult:
     """What judging again gave of a record.
 
-    ``decision``: the first on it, None if there is none, ``missing`` then says why. ``alerts``: those on it, by rule
-    id. ``revisions``: of the decision, in their order. ``raised``: alerts and corrections, on whichever records, by
-    their ids, each with ``record_ids``, which it rests on. ``rules``: those in force, as receipts say them.
+    ``decision``: the first on it, None if there is none, ``missing`` then has the reason. ``alerts``: those on it, by
+    rule id. ``revisions``: of the decision, in their order. ``raised``: alerts and corrections, on whichever records,
+    by their ids, each with ``record_ids``, which it rests on. ``rules``: those in force, as receipts say them.
     ``lists``: by name, of each version the ingest time from which it holds, and its digest. ``models``: of the rules in
-    force, by name their digests; None: nobody looked.
+    force, by name their digests; None: not compared.
     ``places``: of records that figures rest on, by id; ``looked``: they were found where there are any. ``later``: of
     these, the ids that are known to have come after the answer. ``events``: the rule log's. ``records``: how many were
     judged.
@@ -157,7 +157,7 @@ def _cause(alert: Mapping[str, Any], again: ReplayResult) -> str:
     caused_by = alert.get("caused_by")
     if caused_by:
         return f"{rule} was {alert.get('outcome')} because of record {caused_by}{_where(again, caused_by)}"
-    # What is raised late says only what it rests on: what came late is what stands behind its record.
+    # A late alert has only its evidence: records that came late stand behind its record.
     own = again.places.get(alert["record_id"])
     behind = [name for name in alert["record_ids"] if own and (place := again.places.get(name)) and _behind(place, own)]
     late = " and ".join(f"{name}{_where(again, name)}" for name in behind)
@@ -184,7 +184,7 @@ def _version(rule: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _events(events: Iterable[RuleEvent], rule_id: str, since_ms: int | None, known: int | None) -> tuple[str, ...]:
-    """What the rule log says of a rule since the answer, which knew version ``known``; else the last that it says."""
+    """The events of a rule since the answer, which knew version ``known``; else its last event."""
     mine = [each for each in events if each.rule_id == rule_id and each.event not in {"refused", "waiting"}]
     others = [each for each in mine if each.version != known or each.event != "published"]
     since = [each for each in others if since_ms is not None and each.at_ms >= since_ms]

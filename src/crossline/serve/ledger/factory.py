@@ -18,7 +18,7 @@ def ledger_of(
 ) -> tuple[LedgerGroup, LedgerDecisions]:
     """The ledger, and what reads it beside. Raises as the ledgers do where it cannot be opened.
 
-    ``pipeline``: whose answers a shared one must have; None: any pipeline. The folder of a file says whose that is.
+    ``pipeline``: whose answers a shared one must have; None: any pipeline. The folder of a file names its pipeline.
     """
     signer = None if settings.signing_key_file is None else Signer.from_file(settings.signing_key_file)
     if settings.ledger is None:

@@ -174,7 +174,7 @@ class LedgerGroup:
     async def _give_up(self, claims: list[tuple[SubmittedRecord, bool]]) -> None:
         """Claims of requests that have gone. One that was taken over may have its record in the stream."""
         for again in (False, True):
-            mine = [asked for asked, taken in claims if taken is again]
+            mine = [asked for asked, repeated in claims if repeated is again]
             release = partial(self._ledger.release, mine, forget=not again)
             try:
                 await self._loop().run_in_executor(self._thread, release)

@@ -21,7 +21,7 @@ _UNANSWERED = """DELETE FROM answers WHERE rowid IN
 def keep_receipt(
     connection: sqlite3.Connection, decision_id: str, receipt: Mapping[str, Any], basis: BasisText, now_ms: int
 ) -> None:
-    """Store a receipt, but for what its answer says; ``basis``: what was in force for it."""
+    """Store a receipt, without the fields of its answer; ``basis``: what was in force for it."""
     added = "INSERT INTO bases VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
     connection.execute(added, (basis.digest, basis.body))
     rest = orjson.dumps({name: value for name, value in receipt.items() if name not in {*OF_BASIS, OF_ANSWER}})

@@ -46,7 +46,7 @@ class ChainHead:
 class ReceiptEntry:
     """An answer that is to be kept.
 
-    ``decision``: the answer's JSON values, without ``receipt``. ``basis``: what was in force; None if nobody knows,
+    ``decision``: the answer's JSON values, without ``receipt``. ``basis``: what was in force; None if it is unknown,
     as for a fallback that was answered because no replica could. ``figures`` and ``evidence``: by rule id, as in a
     ``RecordVerdict``.
     """
@@ -69,7 +69,7 @@ def canonical(value: Any) -> bytes:
 
 
 def digest_of(receipt: Mapping[str, Any]) -> str:
-    """SHA-256, in hex, of all that a receipt says but ``digest`` and ``signature``.
+    """SHA-256, in hex, of all fields of a receipt but ``digest`` and ``signature``.
 
     Example:
         >>> digest_of({"sequence": 1, "digest": "wrong"}) == digest_of({"sequence": 1})

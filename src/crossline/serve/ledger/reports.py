@@ -1,4 +1,4 @@
-"""A ledger that nobody serves at the moment, or somebody else does: its check, a receipt, what was answered since."""
+"""Reports of a ledger that this process does not serve: its check, a receipt, the answers since."""
 
 from __future__ import annotations
 

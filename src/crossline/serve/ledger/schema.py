@@ -22,7 +22,7 @@ _TABLES = (
     """CREATE TABLE chains (slot INTEGER PRIMARY KEY, replica TEXT NOT NULL UNIQUE, incarnation INTEGER NOT NULL,
         process TEXT NOT NULL, sequence INTEGER NOT NULL, digest TEXT NOT NULL, gone_sequence INTEGER NOT NULL,
         gone_digest TEXT NOT NULL)""",
-    # Without body: claimed. ``slot`` null: claimed by nobody any more.
+    # Without body: claimed. ``slot`` null: the claim has no holder any more.
     """CREATE TABLE answers (stream TEXT NOT NULL, record_id TEXT NOT NULL, body_digest TEXT NOT NULL, slot INTEGER,
         incarnation INTEGER, claimed_ms INTEGER NOT NULL, decision_id TEXT, answered TEXT, decision TEXT, body BLOB,
         answered_ms INTEGER, PRIMARY KEY (stream, record_id))""",

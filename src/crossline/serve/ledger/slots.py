@@ -24,7 +24,7 @@ class LedgerSlots:
         self._folder = ledger.with_name(f"{ledger.name}.slots")
 
     def take(self) -> Slot:
-        """The lowest slot that nobody holds. Raises RetryableError if all are held."""
+        """The lowest free slot. Raises RetryableError if all are held."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(SLOTS_MAX):
             descriptor = self._locked(number, fcntl.LOCK_EX)

@@ -217,7 +217,7 @@ class SqliteLedger:
         """Give up claims that will not be answered here. What was answered stays.
 
         The id stays with its body, since the record may be in the stream: the same record is then fresh, another one
-        differs. ``forget``: nothing was put into the stream; the id is as if nobody had asked.
+        differs. ``forget``: nothing was put into the stream; the id is as if it had not been requested.
         """
         rows = [(each.stream, each.record_id, *self._owner) for each in asked]
         with reported(self.path), transaction(self._checked()) as connection:

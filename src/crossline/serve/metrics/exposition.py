@@ -26,7 +26,7 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ApiStatus:
-    """How an API process stands when somebody asks.
+    """The state of an API process at a scrape.
 
     ``laid_over``: records of this API that replicas have on top of their batch. ``unsettled``: answers that no batch
     has covered yet. ``outbox``: None if its file cannot be read now. ``judged``: calls of replicas, and for how many
@@ -42,7 +42,7 @@ class ApiStatus:
 
 
 class ApiCollector:
-    """Makes metrics of what is known when somebody asks. ``rules``: how rules do, where that is known."""
+    """Makes metrics at each scrape. ``rules``: the health of rules, where that is known."""
 
     def __init__(
         self, pipeline: str, figures: ApiFigures, standing: Callable[[], ApiStatus], rules: RuleGauges | None = None
@@ -78,12 +78,12 @@ class ApiCollector:
     def _as_it_stands(self) -> Iterator[Metric]:
         now = self._standing()
         single: Mapping[str, tuple[str, float | None]] = {
-            "api_ready": ("1 where /readyz says yes.", float(now.lag.ready)),
+            "api_ready": ("1 where /readyz answers 200.", float(now.lag.ready)),
             "api_replica_behind_seconds": ("How old the oldest batch is that replicas lack.", now.lag.ms / 1_000),
             "api_replica_batch": ("The batch that is judged on; -1: none yet.", now.lag.batch),
             "api_laid_over_records": ("Records of this API that are laid over that batch.", now.laid_over),
             "api_unsettled_answers": ("Answers that no batch has covered yet.", now.unsettled),
-            "api_outbox_records": ("Answered records that their stream has not taken yet.", now.outbox),
+            "api_outbox_records": ("Answered records that their stream has not stored yet.", now.outbox),
         }
         for name, (help_text, value) in single.items():
             yield metric_gauge(name, help_text, [], {} if value is None else {(): value})
@@ -103,7 +103,7 @@ def _or_zero(degraded: Mapping[str, int]) -> dict[str, int]:
 def metrics_endpoint(settings: ServeSettings, *collectors: Collector) -> AbstractContextManager[Any]:
     """Listens at ``serve.metrics`` as long as the context is open; nowhere, where that is not set.
 
-    Raises UsageError if the place is taken, or is none of this machine.
+    Raises UsageError if the address is in use, or is none of this machine.
     """
     place = settings.metrics_place
     if place is None:

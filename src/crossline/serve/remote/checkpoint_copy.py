@@ -1,8 +1,8 @@
 """A checkpoint on a store, copied into a folder as far as replicas and readers of the feed need it.
 
 It only reads the store. A batch is there (``spark/commits``) once all that it needs is: the plan snapshot, the lists of
-chunks, the segments of all shards, what it gave. The store says that a batch is done by the file of its feed, which is
-put after all of these; Spark's own note of that reaches the store with the next batch only.
+chunks, the segments of all shards, what it gave. In the store a batch is done once the file of its feed is there, which
+is put after all of these; Spark's own note of that reaches the store with the next batch only.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CheckpointCopy:
         """Bring what is new; False: the checkpoint is another one now, and the folder is to begin anew (``anew``).
 
         Raises StoreUnavailableError where the store does not answer, StateError where there is no checkpoint, or a
-        damaged one. What was brought stays, and the next look goes on from there.
+        damaged one. Copied files stay, and the next look goes on from there.
         """
         seen_s = time.time()
         notes = self._mirror.notes()
@@ -77,7 +77,7 @@ class CheckpointCopy:
                 if not self._take_note(notes[-1], seen_s):
                     return False
             except GoneError as gone:
-                if self._mirror.notes()[-1:] == notes[-1:]:  # nobody is at work: it is gone for good
+                if self._mirror.notes()[-1:] == notes[-1:]:  # no driver runs: it is gone for good
                     raise StateError(str(gone)) from None
                 return True  # a later note stands in its place
         self._bring()
@@ -105,7 +105,7 @@ class CheckpointCopy:
         offsets = {int(path.removeprefix(OFFSETS)): each for path, each in files.items() if path.startswith(OFFSETS)}
         planned = max(offsets, default=-1)
         self._segments.folder = str(orjson.loads(identity[1])["folder"]) if identity[1] else "state"
-        for number in sorted(offsets):  # from here on the folder says how far behind it is
+        for number in sorted(offsets):  # from here on the folder shows how far behind it is
             self._put(f"{OFFSETS}{number}", self._bytes(f"{OFFSETS}{number}", offsets[number]), at_s=seen_s)
         snapshot = files.get("snapshot.json")
         if snapshot is not None and self._known.get("snapshot.json") != _signature(snapshot):
@@ -121,7 +121,7 @@ class CheckpointCopy:
         return self._bytes(path, files[path]) if path in files else b""
 
     def _bytes(self, path: str, known: MirroredFile, have: bytes = b"", parts: int = 0) -> bytes:
-        """What the note says of a file; of the first ``parts`` of it ``have`` is there."""
+        """The note's entry for a file; of the first ``parts`` of it ``have`` is there."""
         found = [self._mirror.part(path, *each) for each in known.parts[parts:]]
         return b"".join([have, *found, known.tail])
 
@@ -213,8 +213,8 @@ def _signature(known: MirroredFile) -> Signature:
 def _write(path: Path, data: bytes, at_s: float | None = None) -> None:
     """A file that is there whole, or not; not synced, since it can be asked for again."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.tmp")
-    aside.write_bytes(data)
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_bytes(data)
     if at_s is not None:
-        os.utime(aside, (at_s, at_s))
-    aside.replace(path)
+        os.utime(draft, (at_s, at_s))
+    draft.replace(path)

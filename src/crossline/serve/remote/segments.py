@@ -68,7 +68,7 @@ class SegmentCopies:
         self._listed_until = -1  # up to this batch shards may have logs that were not there before
 
     def expect_others(self, until: int) -> None:
-        """Until this batch is there, other shards or levels may begin."""
+        """Until this batch is there, other shards or depths may begin."""
         self._listed_until = max(self._listed_until, until)
 
     def bring(self, batch: int) -> None:
@@ -114,9 +114,9 @@ class SegmentCopies:
         data = self._store.get(f"{self.folder}/{path}")
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f".{target.name}.tmp")
-        aside.write_bytes(data)
-        aside.replace(target)
+        draft = target.with_name(f".{target.name}.tmp")
+        draft.write_bytes(data)
+        draft.replace(target)
         log, _, name = path.rpartition("/")
         first, _, last = name.removesuffix(".seg").partition("-")
         self._here[log].add(Segment(int(first), int(last)))

@@ -63,7 +63,7 @@ class StoreFollower:
         loop, there = asyncio.get_running_loop(), asyncio.Event()
 
         def first() -> None:
-            with suppress(RuntimeError):  # nobody waits any more
+            with suppress(RuntimeError):  # the caller is gone
                 loop.call_soon_threadsafe(there.set)
 
         self._first = first
@@ -74,7 +74,7 @@ class StoreFollower:
             log.warning("there is no checkpoint yet; the API answers by the fallback until there is", uri=self._uri)
 
     def unseen_ms(self) -> int:
-        """How long ago the last look was: so much may have happened that nobody here knows of."""
+        """The time since the last look: changes since then are unknown here."""
         return round((time.monotonic() - max(self._seen_s, self._began_s)) * 1e3)
 
     def close(self) -> None:

@@ -25,9 +25,9 @@ class ReplicationLag(NamedTuple):
 class ReplicaLimits:
     """``behind_max_ms``: how old the state may be while batches go on. ``call_max_s``: after it a call is given up.
 
-    ``ready_max_s``: how long somebody waits for a replica where there is none; where there was none for so long, nobody
+    ``ready_max_s``: how long a request waits for a missing replica; where there was none for so long, none
     waits. ``laid_max``: records laid over at once. ``pause_ms``: at least between two forks of a follower.
-    ``unseen_ms``: how old what the checkpoint's folder says is, where that is a copy of one on a store.
+    ``unseen_ms``: the age of the data in the checkpoint's folder, where that is a copy of one on a store.
     """
 
     behind_max_ms: int = 1_000

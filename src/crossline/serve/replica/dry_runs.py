@@ -62,7 +62,7 @@ class DryKey:
         """The query as sent to the fork."""
         return self.asked
 
-    def take(self, found: Any, as_of: AsOf) -> None:  # noqa: ARG002 - each figure says its own instant
+    def take(self, found: Any, as_of: AsOf) -> None:  # noqa: ARG002 - each figure has its own instant
         """What was ``found``."""
         if found.failed:
             self.fail("replica", found.failed)
@@ -106,7 +106,7 @@ class DryRunQueue:
     def put_key(self, asked: KeyAsked, check: Callable[[], None]) -> asyncio.Future[KeyFigures]:
         """The figures of a key, once they are there. Raises RetryableError if they do not come.
 
-        ``check`` raises NotJudgedError where nobody may be asked.
+        ``check`` raises NotJudgedError where no replica may be asked.
         """
         try:
             check()
@@ -128,8 +128,8 @@ class DryRunQueue:
         if self._left_s() > 0:  # also where a timer rang a little early, as those of some event loops do
             self._look_again()
             return []
-        taken, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
-        return taken
+        batch, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
+        return batch
 
     def begin(self, dry: Sequence[Dry | DryKey]) -> int:
         """They are judged now; the token by which the copy returns its result."""
@@ -153,7 +153,7 @@ class DryRunQueue:
             self._under_way, self._waiting = None, [*mine.dry, *self._waiting]
 
     async def receive(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A copy says what it found, or ends without."""
+        """A copy returns its result, or ends without."""
         why = "the process that judged it ended"
         try:
             reply: ForkReply = await asyncio.wait_for(received(reader), WITHIN_S)

@@ -38,7 +38,7 @@ def _by_rule(figure: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _figure(now: CurrentFigure) -> dict[str, Any]:
-    asked, line = now.asked, now.asked.line
+    asked, line = now.queried, now.queried.line
     return {
         "name": asked.name,
         "rule_id": asked.rule_id,

@@ -106,11 +106,11 @@ class Followers:
             await asyncio.sleep(pause_s)
 
     async def _ended(self, mine: _Follower) -> int:
-        """Wait for the end of a follower; one that says nothing any more is ended."""
+        """Wait for the end of a follower; one that does not respond is ended."""
         assert mine.process is not None  # noqa: S101 - started just now
         while True:
             with suppress(TimeoutError):
                 return await asyncio.wait_for(asyncio.shield(mine.process.wait()), 1.0)
             if mine.alive_s is not None and time.monotonic() - mine.alive_s > SILENT_S_MAX:
-                log.warning("a follower of the pipeline's state says nothing any more; it is ended")
+                log.warning("a follower of the pipeline's state does not respond; it is ended")
                 mine.process.kill()

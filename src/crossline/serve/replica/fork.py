@@ -1,4 +1,4 @@
-"""The forked process: lays records over the state that it was forked with, and answers until nobody asks any more.
+"""The forked process: lays records over the state that it was forked with, and answers requests.
 
 Dry runs are judged by a copy of it, beside it: it goes on answering meanwhile.
 """
@@ -44,7 +44,7 @@ def live(setup: FollowerSetup, overlay: StateOverlay, bases: Bases, batch: int) 
             send(asking, Hello(FORK, setup.number, os.getpid(), batch))
             _serve(asking, Answering(overlay, bases), Copies(setup, asking, batch))
     except (EOFError, BrokenPipeError, ConnectionError):
-        code = 0  # nobody asks any more: a later fork does what this one did
+        code = 0  # no more requests: a later fork answers instead
     except BaseException:  # noqa: BLE001 - above it stands the follower's code
         traceback.print_exc()
     finally:

@@ -134,7 +134,7 @@ class CallPace:
 
 
 def _noted_s(checkpoint: str, log: str, batch: int) -> float:
-    """When Spark noted ``batch`` in a ``log`` of its own, as ``FileAges`` says it; of one that is not there, now."""
+    """When Spark noted ``batch`` in a ``log`` of its own, by ``FileAges``; of one that is not there, now."""
     with suppress(OSError):
         return WRITTEN.at_s(f"{checkpoint}/spark/{log}/{batch}")
     return time.monotonic()

@@ -97,7 +97,7 @@ def send(to: socket.socket, message: Any) -> None:
 def receive(of: socket.socket) -> Any:
     """The next message; raises EOFError where the other end is gone."""
     (length,) = _LENGTH.unpack(_exactly(of, _LENGTH.size))
-    return pickle.loads(_exactly(of, length))  # noqa: S301 - from a process of this user: nobody else gets here
+    return pickle.loads(_exactly(of, length))  # noqa: S301 - from a process of this user only
 
 
 def _exactly(of: socket.socket, count: int) -> bytes:

@@ -38,7 +38,7 @@ UNDECIDED = "nothing is decided: the pipeline has no policy"
 
 
 class Laid(NamedTuple):
-    """A record that is laid over. ``wanted``: somebody waits for what is decided about it.
+    """A record that is laid over. ``wanted``: a request waits for its decision.
 
     A tuple, as ``JudgedRecord`` is: each new fork gets hundreds of them, and tuples are packed in a tenth of the time.
     """
@@ -72,7 +72,7 @@ def overlay_snapshot(snapshot: PlanSnapshot) -> PlanSnapshot:
 
 
 class StateOverlay:
-    """Judges records on ``states`` (by level), which are moved on, in the order in which they are given.
+    """Judges records on ``states`` (by depth), which are moved on, in the order in which they are given.
 
     ``by_broker``: streams whose records have the ingest time at which they came; those of others have the highest event
     time of their log, as far as it was read. A record's own ingest time, where the stream has one, comes before both.
@@ -85,16 +85,16 @@ class StateOverlay:
         self._by_broker = frozenset(by_broker)
         self._plans = snapshot.plans()
         self._in_force: dict[str, RulesInForce] = {}
-        self._levels = [(level, snapshot.plans_at(level)) for level in range(1, snapshot.depth + 1)]
+        self._depths = [(depth, snapshot.plans_at(depth)) for depth in range(1, snapshot.depth + 1)]
 
     def judge(self, records: Sequence[Laid]) -> list[JudgedRecord]:
-        """What is decided about each of ``records``; of those that nobody waits for, nothing is worked out."""
+        """The decisions about ``records``; none for records without a waiting request."""
         numbers: dict[tuple[str, int], int] = {}
         found: dict[int, JudgedRecord] = {}
         parts = self._taken_in(records, numbers, found)
         came = _Came() if any(each.wanted for each in records) else None
-        for level, plans in self._levels:
-            self._judge_level(level, plans, parts, came)
+        for depth, plans in self._depths:
+            self._judge_depth(depth, plans, parts, came)
         self.laid += len(records)
         if came is None:
             return []
@@ -104,13 +104,13 @@ class StateOverlay:
 
     def figures(self, field: str, value: str) -> list[CurrentFigure | Unanswered]:
         """Those of a key as they are, with what is laid over; the states are of no use any more afterwards."""
-        states = ((plans, self.states.get(level) or ShardState()) for level, plans in self._levels)
+        states = ((plans, self.states.get(depth) or ShardState()) for depth, plans in self._depths)
         return [each for plans, state in states for each in figures_of_key(plans, state, field, value)]
 
     def _taken_in(
         self, records: Sequence[Laid], numbers: dict[tuple[str, int], int], found: dict[int, JudgedRecord]
     ) -> defaultdict[int, list[WirePart]]:
-        """The parts of ``records``, by level; ``numbers``: of each record, by stream and offset."""
+        """The parts of ``records``, by depth; ``numbers``: of each record, by stream and offset."""
         by_stream: dict[str, list[int]] = {}
         for number, each in enumerate(records):
             by_stream.setdefault(each.stream, []).append(number)
@@ -125,8 +125,8 @@ class StateOverlay:
             decoded = decode_values(self.snapshot.decoder(stream), values, log, offsets, ingest, known_ms=came)
             for letter in decoded.dead:
                 found[numbers[stream, letter.offset]] = JudgedRecord(None, why=letter.detail)
-            for level, part in parts_of(self.snapshot, decoded.records, Chunk(log, first, log)):
-                parts[level].append((part.meta, part.arrays))
+            for depth, part in parts_of(self.snapshot, decoded.records, Chunk(log, first, log)):
+                parts[depth].append((part.meta, part.arrays))
         return parts
 
     def _log(self, stream: str) -> str:
@@ -134,13 +134,13 @@ class StateOverlay:
         logs = self.states[1].log_clock.get(stream) if 1 in self.states else None
         return max(logs, key=lambda log: (logs[log], log)) if logs else stream
 
-    def _judge_level(
-        self, level: int, plans: Sequence[StreamPlan], parts: defaultdict[int, list[WirePart]], came: _Came | None
+    def _judge_depth(
+        self, depth: int, plans: Sequence[StreamPlan], parts: defaultdict[int, list[WirePart]], came: _Came | None
     ) -> None:
-        """Judge what there is for a level; hits go on to the levels above. ``came``: what is decided by is wanted."""
-        snapshot, state, given = self.snapshot, self.states.get(level), parts.pop(level, [])
+        """Judge what there is for a depth; hits go on to the depths above. ``came``: what is decided by is wanted."""
+        snapshot, state, given = self.snapshot, self.states.get(depth), parts.pop(depth, [])
         if state is None:
-            state = self.states[level] = snapshot.new_state()
+            state = self.states[depth] = snapshot.new_state()
         if not given:
             return
         output = judge(plans, state, given, snapshot.judging)
@@ -154,7 +154,7 @@ class StateOverlay:
                     came.given.take(orjson.loads(orjson.dumps(values)))  # as what travels is read
                 came.given.blocks += [block for _, block in blocks]
         own = (state.log_clock, snapshot.shards, snapshot.lists, output.feature_queries)
-        for above, part in derived(self._plans, level, output.read, *own, own=0):
+        for above, part in derived(self._plans, depth, output.read, *own, own=0):
             parts[above].append((part.meta, part.arrays))
 
     def _decide(self, came: _Came, numbers: Mapping[tuple[str, int], int], found: dict[int, JudgedRecord]) -> None:
@@ -178,7 +178,7 @@ class StateOverlay:
 
 @dataclass(slots=True)
 class _Came:
-    """The results of records at all levels, as far as a decision or an answer needs them.
+    """The results of records at all depths, as far as a decision or an answer needs them.
 
     ``failed``: by stream and offset of a record the parts that could not judge it, each with why.
     """
@@ -189,7 +189,7 @@ class _Came:
     failed: defaultdict[tuple[str, int], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
 
     def take(self, output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> None:
-        """That of one level."""
+        """That of one depth."""
         self.alerts |= {alert["alert_id"]: alert for alert in alerts if alert["corrects"] is None}
         self.copies += output.duplicates
         for each in output.unjudged:

@@ -21,7 +21,7 @@ Ends = Mapping[str, Mapping[str, int]]  # by stream and log: what is before it i
 
 @dataclass(slots=True, eq=False)
 class PendingRecord:
-    """A record. ``at``: its number among those here. ``answer``: who waits for what is decided; None: nobody."""
+    """A record. ``at``: its number among those here. ``answer``: the future of a waiting request; None: none waits."""
 
     at: int
     asked: SubmittedRecord
@@ -32,7 +32,7 @@ class PendingRecord:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits for it."""
+        """Whether a request waits for it."""
         return self.answer is not None and not self.answer.done()
 
     def laid(self, *, wanted: bool) -> Laid:
@@ -43,7 +43,7 @@ class PendingRecord:
 
 @dataclass(slots=True)
 class PendingRecords:
-    """All of them. ``lost_s``: after which one that stands nowhere is taken for one that was not kept."""
+    """All of them. ``lost_s``: after which one that is in no stream counts as not stored."""
 
     lost_s: float = 30.0
     _entries: deque[PendingRecord] = field(default_factory=deque)
@@ -114,7 +114,7 @@ class PendingRecords:
         return lost
 
     def pending(self) -> Iterator[PendingRecord]:
-        """Those that somebody waits for."""
+        """Those with a waiting request."""
         return (entry for entry in self._entries if entry.wanted)
 
 
@@ -137,7 +137,7 @@ class BatchEnds:
             for each in sources
             if each.kind != KAFKA
         }
-        self._taken: dict[str, int] = {}
+        self._read_to: dict[str, int] = {}
         self._ends: dict[str, dict[str, int]] = {}
 
     def of(self, batch: int) -> Ends:
@@ -155,16 +155,16 @@ class BatchEnds:
 
     def _of_chunks(self, stream: str, end: Mapping[str, Any]) -> Mapping[str, int]:
         """Batches come in order: what was read for one serves the next."""
-        chunks, ends, taken = self._lists[stream], self._ends.setdefault(stream, {}), self._taken.get(stream, 0)
+        chunks, ends, done = self._lists[stream], self._ends.setdefault(stream, {}), self._read_to.get(stream, 0)
         until = int(end["chunk"])
-        if until < taken:
-            ends, taken = {}, 0
+        if until < done:
+            ends, done = {}, 0
         if until > len(chunks):
             chunks.refresh()
-        for chunk in chunks.chunks(taken, until):
+        for chunk in chunks.chunks(done, until):
             name = Path(chunk.path).name
             ends[name] = max(chunk.end, ends.get(name, 0))
-        self._taken[stream] = until
+        self._read_to[stream] = until
         self._ends[stream] = ends
         return dict(ends)
 

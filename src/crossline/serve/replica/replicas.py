@@ -1,7 +1,7 @@
 """Replicas as the process of the API has them: who judges, and what is laid over it.
 
 Records are judged in the order in which they came, one call under way at a time: all that waits goes into the next. So
-a call's fixed cost is shared by many under load, and nobody waits longer than for one call before his own.
+a call's fixed cost is shared by many under load, and a request waits for at most one call before its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from crossline.serve.replica.messages import DRY, FORK, ForkRequest, Hello, is_m
 from crossline.serve.replica.pending_records import BatchEnds, Ends, PendingRecord, PendingRecords
 from crossline.serve.replica.setup import FollowerSetup, sources_of
 
-LAY_S = 0.05  # after which records are laid over that nobody asks about
+LAY_S = 0.05  # after which records without a request are laid over
 CALL_MAX = 512  # records of one call
 LAY_MAX = 2_048  # of one that is only laid over
 FAILURES_MAX = 2  # calls that a record may have been part of that came to nothing, before it is left out
@@ -71,7 +71,7 @@ class Replicas:
         self._next: Fork | None = None  # has all laid over that the active one has
         self._pruned = -1  # what this batch has is not known here any more
         self._gone_s = time.monotonic()  # since then there is none that judges, where there is none
-        self._settled = 0  # the number of the last record that was answered, or that nobody waits for
+        self._settled = 0  # the number of the last record that was answered, or without a waiting request
         self._left_out_s = float("-inf")  # when a record was left out last
         self._pace = CallPace()
         self._work = asyncio.Event()
@@ -120,7 +120,7 @@ class Replicas:
 
         Raises:
             NotJudgedError: no replica judges now. What is kept is laid over all the same, if there is room; if there is
-                none, nobody judges until a batch has it.
+                none, no replica judges until a batch has it.
         """
         if not asked:
             return []
@@ -144,7 +144,7 @@ class Replicas:
         return await self._dry.put_key(KeyAsked(field, value), self._check_behind)
 
     def lay(self, asked: Sequence[SubmittedRecord]) -> None:
-        """Records that went into the stream and that nobody asks a replica about: later ones see them all the same."""
+        """Records of the stream without a request to a replica: later ones see them all the same."""
         with suppress(NotJudgedError):
             self._check_room()
             for each in asked:
@@ -183,7 +183,7 @@ class Replicas:
             raise NotJudgedError("replica", "records that came meanwhile are not in a batch yet, and not laid over")
 
     def _check_room(self) -> None:
-        """Whether one more may be laid over; where not, nobody judges until a batch has all that were left out."""
+        """Whether one more may be laid over; where not, no replica judges until a batch has all that were left out."""
         if len(self._waiting) >= self._bounds.laid_max:
             self._left_out_s = time.monotonic()
             raise NotJudgedError(
@@ -253,7 +253,7 @@ class Replicas:
                 self._ends = BatchEnds(self._checkpoint, sources_of(self._checkpoint))
             return self._ends.of(batch)
         except (StateError, OSError) as error:
-            log.warning("nobody can say which records a batch has; all are laid over", batch=batch, error=str(error))
+            log.warning("it is unknown which records a batch has; all are laid over", batch=batch, error=str(error))
             return {}
 
     async def _lay(self, fork: Fork) -> bool:
@@ -338,14 +338,14 @@ class Replicas:
         """Ask what is to be asked now; whether there may be more."""
         fork = await self._judging()
         if fork is None:
-            return await self._nobody()
+            return await self._without_fork()
         entries = together(self._waiting.after(fork.upto or 0)[:CALL_MAX])
         dry = self._dry.take()
         if entries or dry:
             await self._call(fork, entries, dry)
         return bool(entries or dry)
 
-    async def _nobody(self) -> bool:
+    async def _without_fork(self) -> bool:
         """No fork judges: calls that waited long enough fail; returns whether to look again."""
         self._fail_waiting(NONE_READY, self._bounds.ready_max_s)
         if not len(self._dry) and not any(True for _ in self._waiting.pending()):
@@ -374,7 +374,7 @@ class Replicas:
         try:
             answer = await fork.ask(ForkRequest(lay, laid_of(dry), token), self._bounds.call_max_s)
         except LostError as error:
-            if error.raised:  # one of them did it, and nobody can say which
+            if error.raised:  # one of them did it, and it is unknown which
                 for each in sendable:
                     each.failures += 1
             self._dry.lost(token)

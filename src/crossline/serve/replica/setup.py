@@ -1,4 +1,4 @@
-"""The settings of a follower at its start, and what the checkpoint says of its sources."""
+"""The settings of a follower at its start, and the sources of the checkpoint."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def pipeline_of(checkpoint: str) -> str | None:
 
 
 def sources_of(checkpoint: str) -> Sequence[Source]:
-    """The sources that the checkpoint has read; raises StateError where it says none yet."""
+    """The sources that the checkpoint has read; raises StateError where it has none yet."""
     path = Path(checkpoint) / OWNER
     try:
         body = orjson.loads(path.read_bytes())

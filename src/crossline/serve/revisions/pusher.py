@@ -109,7 +109,7 @@ class RevisionPusher:
             )
 
     def close(self) -> None:
-        """End; what was not taken waits for the next start. Safe to call twice."""
+        """End; undelivered revisions wait for the next start. Safe to call twice."""
         for each in self._senders.values():
             each.stop()
         self._senders.clear()

@@ -38,7 +38,7 @@ VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, '') ON CONFLICT (address, revision_id) D
 
 
 class QueueFullError(RetryableError):
-    """An address has not taken its revisions for so long that no more may wait."""
+    """An address has not accepted its revisions for so long that no more may wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class RevisionQueue:
                         if count > most:
                             raise QueueFullError(
                                 f"{most:,} revisions wait for {address}, and no more may (pending_max): it has not "
-                                "taken them; see that it answers"
+                                "accepted them; see that it answers"
                             )
                         fresh.append((address, found.lastrowid or 0, each))
             for address, _, _ in fresh:
@@ -142,7 +142,7 @@ class RevisionQueue:
                 (seq,),
             ).fetchone()
         if row is None:
-            raise StateError(f"{self.path}: found no revision {seq} that waits; somebody else has changed the file")
+            raise StateError(f"{self.path}: found no revision {seq} that waits; another program has changed the file")
         return QueuedRevision(*row)
 
     def refused(self, seq: int, why: str) -> None:
@@ -237,7 +237,7 @@ class RevisionQueue:
         )
 
     def _check_standing(self) -> None:
-        """What is written to a file that was removed would be delivered by nobody after the next start."""
+        """Writes to a file that was removed would be lost at the next start."""
         try:
             self._standing.check()
         except SinkError:

@@ -1,4 +1,4 @@
-"""Posts what waits for one address, in the order of each record, until it is taken, refused for good, or too old."""
+"""Posts the revisions of one address, in the order of each record, until accepted, refused for good, or too old."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Sender:
         )
 
     def stop(self) -> None:
-        """End; what was not taken by now waits for the next start."""
+        """End; undelivered revisions wait for the next start."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
@@ -175,7 +175,11 @@ class Sender:
         self._queue.done(self.address, waiting.seq, status, self._clock_ms(), why)
         if status != "sent":
             log.error(
-                "a revision was not taken", status=status, address=self._poster.where, id=waiting.revision_id, why=why
+                "a revision was not accepted",
+                status=status,
+                address=self._poster.where,
+                id=waiting.revision_id,
+                why=why,
             )
         with self._changed:
             self._by_record[record].popleft()

@@ -24,7 +24,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class FailedDelivery:
-    """A revision that was not delivered to an address: ``parked``, it was refused; ``expired``, nobody answered."""
+    """A revision that was not delivered to an address: ``parked``, it was refused; ``expired``, there was no answer."""
 
     where: str
     revision_id: str

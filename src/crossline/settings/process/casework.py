@@ -33,7 +33,7 @@ class MoneySettings(Settings):
 
 
 class CasesSettings(Settings):
-    """How alerts are linked to cases, and what a case says of their money."""
+    """How alerts are linked to cases, and how a case sums up their money."""
 
     link: list[str] = Field(
         default=[],

@@ -56,7 +56,8 @@ class EngineSettings(Settings):
     batch_within: DurationMs = Field(
         default=5_000,
         description="How long a batch of Kafka topics should take, or as long as `trigger` where that is longer: with "
-        "batches that take longer, it reads less than it may. Small batches tell of alerts sooner, large ones do more.",
+        "batches that take longer, it reads less than it may. Small batches emit alerts sooner, large ones have "
+        "a higher throughput.",
     )
     in_process: Literal["auto", "never"] = Field(
         default="auto",

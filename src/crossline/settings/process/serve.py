@@ -62,7 +62,7 @@ class OidcSettings(Settings):
 
 
 def _is_safe(address: str) -> bool:
-    """Whether nobody on the way can change what is read there."""
+    """Whether what is read there cannot be changed on the way."""
     host = address.partition("://")[2].partition("/")[0]
     host = host.rpartition(":")[0] or host
     return address.startswith("https://") or (address.startswith("http://") and is_loopback(host))
@@ -136,8 +136,8 @@ class ServeSettings(Settings):
     users: str = Field(
         default="users.db", min_length=1, description="File of the console's local users, made by `serve users create`."
     )
-    oidc: OidcSettings | None = Field(default=None, description="Tokens that are taken besides keys.")
-    open: bool = Field(default=False, description="Nobody is asked for a key; on loopback alone, for a demonstration.")
+    oidc: OidcSettings | None = Field(default=None, description="Tokens that are accepted besides keys.")
+    open: bool = Field(default=False, description="No key is required; on loopback only, for a demonstration.")
     limits: LimitSettings = Field(default_factory=LimitSettings, description="What one key may ask.")
     revisions: list[RevisionSettings] = Field(
         default=[], description="Addresses that are notified where the stream decides otherwise than the API answered."

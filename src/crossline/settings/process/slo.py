@@ -51,7 +51,7 @@ class AvailabilityObjective(Settings):
 class SloSettings(Settings):
     """Objectives of the pipeline and of its API, each kept or not over 1 h, 24 h and 30 d. What is not named is none.
 
-    `docs/objectives.md` says what is measured, and what happens to minutes in which nothing was.
+    `docs/objectives.md` defines the measurements, and the treatment of minutes without any.
     """
 
     path: str = Field(

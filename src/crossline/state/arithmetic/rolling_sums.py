@@ -1,7 +1,7 @@
 """Rolling sums: of integers in 128 bits, of floats in two parts, of squares for deviations, with bounds on errors.
 
 A decayed sum grows with time instead: its values are worth 2^(t / half life), whose whole powers of two are kept apart,
-so that what is taken off is exactly what was added, whatever came between.
+so that a subtraction undoes exactly what was added, whatever came between.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def pair_of(h: int, r: int, col: int) -> Any:
     if get(h, COLUMN_FLOAT, col):
         return value_f(h, r, col), 0.0
     value = value_i(h, r, col)
-    # In halves, as the float next to the end of int64 cannot be taken back.
+    # In halves: the float next to the end of int64 cannot be converted back.
     return two_sum(np.float64(value >> 32) * 4294967296.0, np.float64(value & 0xFFFFFFFF))
 
 
@@ -100,7 +100,7 @@ def clear_deviation(at: int) -> None:
         store(at + k, PAIR, 0.0)
 
 
-FAR = 256  # half lives: a sum is worth what it says at one that is no further behind the latest of its values
+FAR = 256  # half lives: a sum is exact at a value that is no further behind the latest of its values
 
 
 @jit

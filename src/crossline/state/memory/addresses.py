@@ -65,9 +65,9 @@ def slot_row(h: int, slot: int) -> Any:
 
 
 @jit
-def match_step_row(h: int, taken: int) -> Any:
+def match_step_row(h: int, step: int) -> Any:
     """Address of a step of a partial match."""
-    return address(h, MATCH_STEPS) + taken * get(h, MATCH_STEP_BYTES)
+    return address(h, MATCH_STEPS) + step * get(h, MATCH_STEP_BYTES)
 
 
 def _part(row: Row, row_at: Callable[[int, int], int], at: Declared) -> Callable[[int, int, int], Any]:

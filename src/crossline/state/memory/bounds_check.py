@@ -1,8 +1,8 @@
-"""What memory is alive while the kernel runs, and the look-up of every load and store in the builds that are checked.
+"""The live memory while the kernel runs. Checked builds look up every load and store in it.
 
 Each piece is four numbers: where it begins, its bytes, and, where it grows while the kernel runs, the address of the
-count of its rows (else 0) and the bytes of a row. One list holds those of the call that runs; its address has a name
-that compiled code finds in every process, so that checked code, too, is kept on disk. One thread at a time.
+count of its rows (else 0) and the bytes of a row. One list has the pieces of the running call. Compiled code finds its
+address by name in every process, so checked code can be cached on disk too. One thread at a time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OutOfBoundsError(IndexError):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Memory that is alive: ``size`` bytes, or as many rows of ``width`` bytes as the count at ``rows_at`` says."""
+    """Memory that is alive: ``size`` bytes, or as many rows of ``width`` bytes as the count at ``rows_at``."""
 
     name: str
     start: int
@@ -46,8 +46,8 @@ class Piece:
 
 
 @contextmanager
-def watching(pieces: Sequence[Piece], told: Callable[[int], str] = hex) -> Iterator[None]:
-    """Within this, only ``pieces`` are alive. ``told``: where an address is, in words.
+def watching(pieces: Sequence[Piece], describe: Callable[[int], str] = hex) -> Iterator[None]:
+    """Within this, only ``pieces`` are alive. ``describe``: where an address is, in words.
 
     Raises:
         OutOfBoundsError: the kernel touched anything else.
@@ -61,7 +61,7 @@ def watching(pieces: Sequence[Piece], told: Callable[[int], str] = hex) -> Itera
             yield
     except IndexError as error:
         address, size, store = _list[ADDRESS : STORE + 1].tolist()
-        text = f"a {'store' if store else 'load'} of {size} bytes {told(address)}"
+        text = f"a {'store' if store else 'load'} of {size} bytes {describe(address)}"
         raise OutOfBoundsError(text) from error
     finally:
         _list[:] = before

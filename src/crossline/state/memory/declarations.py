@@ -1,7 +1,7 @@
 """What a declaration of memory is made of: words of a table, fields of a row, and parts of a row that repeat.
 
-Each declaring method writes down what it is told and returns a ``Declared``: an ``int``, the number of the word or the
-offset of the field, that also says how the value is reached and how wide it is. Kernels get and put by it (``fields``).
+Each declaring method records its arguments and returns a ``Declared``: an ``int``, the number of the word or the offset
+of the field. It also carries how the value is reached and how wide it is. Kernels get and put by it (``fields``).
 All else asks the declaration: ``Table.words``, ``Row.fields``, ``Row.parts``.
 """
 
@@ -14,9 +14,9 @@ from typing import Any, Literal
 import numpy as np
 
 Holds = Literal["", "record", "slot"]
-# How long what a word says lives: as long as the state, until the next plan, as scratch of the kernel, or one batch.
+# How long the value of a word lives: as long as the state, until the next plan, as scratch of the kernel, or one batch.
 Life = Literal["state", "plan", "scratch", "hits", "batch"]
-Say = Literal["count", "number", "offset", "array", "pool", "table"]
+Role = Literal["count", "number", "offset", "array", "pool", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class Declared(int):
 class Word:
     """One word of the table.
 
-    ``says``: what the word is; an array's, pool's or table's word is its address. ``kind``: of an array's items.
+    ``role``: what the word is; an array's, pool's or table's word is its address. ``kind``: of an array's items.
     ``many``: of an array, how many items, in words. ``zeroed``: set to 0 before each batch. ``carried``: a state that
     takes over another takes it along. ``given``: of an array, compiled code only reads it.
     """
 
     number: int
     name: str
-    says: Say
+    role: Role
     life: Life
     what: str
     kind: Kind | None = None
@@ -104,9 +104,9 @@ class Word:
         """How compiled code gets at it, or at its items."""
         if self.kind is not None:
             return Reach(self.name, "array", self.kind, self.given, self.number, stride=self.kind.bytes)
-        if self.says in {"pool", "table"}:
+        if self.role in {"pool", "table"}:
             return Reach(self.name, "address", I64, fixed=True, number=self.number)
-        return Reach(self.name, "word", I64, self.says != "count", self.number)
+        return Reach(self.name, "word", I64, self.role != "count", self.number)
 
     @property
     def dtype(self) -> Any:
@@ -120,8 +120,8 @@ class Table:
     def __init__(self) -> None:
         self.words: list[Word] = []
 
-    def _add(self, name: str, says: Say, life: Life, what: str, **more: Any) -> Declared:
-        word = Word(len(self.words), name, says, life, what, **more)
+    def _add(self, name: str, role: Role, life: Life, what: str, **more: Any) -> Declared:
+        word = Word(len(self.words), name, role, life, what, **more)
         self.words.append(word)
         return Declared.of(word.number, lambda: word.reach)
 
@@ -176,7 +176,7 @@ class Field:
 
 
 class Item:
-    """Fields side by side, without gaps. ``array``: the word of the array that has such items, where one does."""
+    """Fields side by side, without gaps. ``array``: the word of the array of such items, if there is one."""
 
     def __init__(self, what: str, array: int = -1) -> None:
         self.what = what
@@ -212,7 +212,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Items of a row, as many as word ``many`` says, from the offset on that word ``at`` says (-1: from ``offset``)."""
+    """Items of a row: their count is word ``many``, their first offset word ``at`` (-1: ``offset``)."""
 
     name: str
     item: Item
@@ -277,7 +277,7 @@ class Row(Item):
         return self.bytes
 
     def part(self, table: Table, name: str, item: Item, many: int, *, carried: bool = False) -> Declared:
-        """The number of the word ``name``_AT, new in ``table``, that says where the part begins."""
+        """The number of the word ``name``_AT, new in ``table``, with the offset at which the part begins."""
         item.part_of = self
         at = table.offset(f"{name}_AT", f"where in the row of {self.what} begins: {item.what}")
         self.parts.append(Part(name, item, many, at, 0, carried))

@@ -2,7 +2,7 @@
 
 ``get(h, at.TAIL, slot)`` is the field of a slot, ``get(h, at.COUNT_OF, slot, c)`` that of item ``c`` of a part of its
 row, ``get(h, at.OUT_ROW, n)`` item ``n`` of an array, ``get(h, at.N_HITS)`` a word; ``put`` takes the value at last.
-``load`` and ``store`` are the same for an item whose address is known. ``address`` says where any of these stand.
+``load`` and ``store`` are the same for an item whose address is known. ``address`` gives the address of any of these.
 
 To numba each declared name is a type of its own, so that the code of each access is made for its field: as few
 instructions as a plain load, and no other width can be meant.

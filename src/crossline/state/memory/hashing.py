@@ -1,6 +1,6 @@
 """Hashes of many byte strings at once: XXH64, the same in every run, and SipHash under a secret of the process.
 
-XXH64 says which shard a key belongs to, and where bytes that are compared anyway stand in a table. Anybody can write
+XXH64 selects the shard of a key, and the place in a table of bytes that are compared anyway. Anybody can write
 texts of one XXH64. So what is compared by its hash alone is hashed under a secret, which no sender of records knows.
 """
 

@@ -27,7 +27,7 @@ N_EMITTED = _count("N_EMITTED", "emissions noted of lines with a cooldown", zero
 N_MATCH_STEPS = _count("N_MATCH_STEPS", "rows of steps of partial matches, those that are free included")
 FREE_MATCH_STEP = _count("FREE_MATCH_STEP", "the first row of a step of a partial match that is free, or -1")
 N_DEAD = _count("N_DEAD", "records that were seen dead in an unbroken run from the oldest")
-MOVE_COUNT = _count("MOVE_COUNT", "items taken out of a table that grows")
+MOVE_COUNT = _count("MOVE_COUNT", "items removed from a table that grows")
 N_LOOKED_AT = _count("N_LOOKED_AT", "records there were when all were last looked at for dead ones")
 
 # The state: rows, pools of bytes, and tables (see ``tables``).
@@ -152,7 +152,7 @@ FORMULA_COUNT = _array("FORMULA_COUNT", I64, "FORMULAS", "the output figure that
 CLASS_LATE = _array("CLASS_LATE", I64, "CLASSES", "the latest lateness that it judges, in ms", "plan")
 
 # Patterns (see ``state/patterns``): a line is a pattern, and a class of its own: when it is in force, and how late the
-# records are that it judges, stands where classes have it. A step that is to be taken n times is n steps.
+# records are that it judges, stands where classes have it. A step with a count of n is n steps.
 STEPS = _number("STEPS", "steps of all patterns", "plan")
 MATCH_STATES = _number("MATCH_STATES", "where partial matches wait: after each step but the last of a pattern", "plan")
 STEP_AT = _array("STEP_AT", I64, "patterns", "the pattern's steps", "plan")
@@ -225,9 +225,9 @@ NOTES_HITS = _number("NOTES_HITS", "patterns: 1 where hits are noted, 0 while lo
 ROW_REACHED = _array("ROW_REACHED", I64, "ROWS", "absences: as REACHED, of rows", "batch", given=True)
 KEPT = _array("KEPT", I32, "3 x N_MATCH_STEPS", "compaction: steps of partial matches that stay", "batch")
 NUMBER = _array("NUMBER", I32, "N_RECORDS", "compaction: new numbers of records, -1 for the dead", "batch")
-MOVED = _array("MOVED", I64, "items", "a table that grows: items taken out of it", "batch")
+MOVED = _array("MOVED", I64, "items", "a table that grows: items removed from it", "batch")
 MOVED_HASH = _array("MOVED_HASH", I64, "items", "their hashes", "batch")
-MOVE_FROM = _number("MOVE_FROM", "the block they are taken from on", "batch")
+MOVE_FROM = _number("MOVE_FROM", "the first block they are removed from", "batch")
 SLOT_NUMBER = _array("SLOT_NUMBER", I32, "N_SLOTS", "compaction: new numbers of slots", "batch")
 
 # Hits: room that is kept from batch to batch.
@@ -249,7 +249,7 @@ _out_emitted = Item("emission of a line with a cooldown", array=OUT_EMITTED)
 EMITTED_LINE = _out_emitted.field("EMITTED_LINE", I32, "the line")
 EMITTED_KEPT = _out_emitted.field("EMITTED_KEPT", I32, "the number of the row among those retained")
 
-# A record's row. What it holds is set as the record is taken in (``kernel``) and placed (``lists``).
+# A record's row. It is filled as the record is stored (``kernel``) and linked (``lists``).
 RECORD = Row("a record", even=1, pool=RECORDS, width=RECORD_BYTES)  # not rounded up: records are many
 CLOCK = RECORD.field("CLOCK", U32, "the clock's distance from CLOCK_BASE, or its lower half", carried=True)
 SLOT = RECORD.field("SLOT", I32, "its key's slot", holds="slot", carried=True)
@@ -331,7 +331,7 @@ _waiting = Item("partial match that waits at a step")
 WAITING = _waiting.field("WAITING", I32, "the row of the last step that it took", born=-1)
 WAITING_AT = KEYED.part(TABLE, "WAITING", _waiting, MATCH_STATES)
 
-# A taken step's row: partial matches are chains of these, from the last step to the first.
+# The row of a matched step: partial matches are chains of these, from the last step to the first.
 MATCH_STEP = Row("a step of a partial match", even=4, pool=MATCH_STEPS, width=MATCH_STEP_BYTES)
 BY = MATCH_STEP.field("BY", I32, "the record that took it", holds="record")
 PRIOR = MATCH_STEP.field("PRIOR", I32, "the step before it; of a free row the next that is free", born=-1)
@@ -347,9 +347,9 @@ EIGHT_BYTES = Item("eight bytes that are copied or compared").field("EIGHT_BYTES
 
 WORDS = len(TABLE.words)
 EACH_BATCH = TABLE.numbers(zeroed=True)  # counts that begin at 0 in each batch
-OF_BATCH = TABLE.numbers(life="batch", says="array")  # arrays that are let go after it
+OF_BATCH = TABLE.numbers(life="batch", role="array")  # arrays that are let go after it
 OF_PROGRAM = [each for each in TABLE.words if COLUMN_FLOAT <= each.number <= CLASS_LATE]
-OF_HITS = [each for each in TABLE.words if each.life == "hits" and each.says == "array"]
+OF_HITS = [each for each in TABLE.words if each.life == "hits" and each.role == "array"]
 CARRIED = [each for each in TABLE.words if each.carried]
 # Rows by the word of their address: the declaration, the word of their width, and of how many there are.
 ROWS_OF: dict[int, tuple[Row, int, int]] = {

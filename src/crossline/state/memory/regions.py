@@ -2,7 +2,7 @@
 
 A state of many records is read at random: with small pages, looking up where a page is costs as much as reading it.
 A page is huge only where a whole one fits at an address of its size, and one that is moved elsewhere is broken up. So
-a region begins at such an address and has addresses set aside to grow into; memory is taken as it is written.
+a region begins at such an address and has reserved addresses to grow into; memory is allocated as it is written.
 """
 
 from __future__ import annotations

@@ -20,6 +20,6 @@ _SHARED = tuple(f"crossline.state.{each}" for each in ("memory", "arithmetic", "
 
 @cache
 def digest(*packages: str) -> int:
-    """Of a kernel's sources: those that all kernels share, those in ``packages``, of aggregates; and of the build."""
+    """Of a kernel's sources: the shared ones, those in ``packages``, and those of aggregates; and of the build."""
     found = sha256(BUILD.encode() + sources_of(*_SHARED, *packages) + sources())
     return int.from_bytes(found.digest()[:7], "little")

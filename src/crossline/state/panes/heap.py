@@ -1,4 +1,4 @@
-"""Blocks of memory of some sizes, given out and taken back: what keys and panes hold beyond their rows."""
+"""An allocator of blocks of a few sizes: what keys and panes hold beyond their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hits of a batch, taken out of the kernel's buffers as these fill up."""
+"""The hits of a batch, copied out of the kernel's buffers as these fill up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS: tuple[Any, ...] = (np.int32, np.int32, np.int64, np.int64, np.float64, n
 
 @dataclass(slots=True)
 class Found:
-    """``hits``: how many were taken. ``formula_reads``: what formulas have read, by number of the hit."""
+    """``hits``: how many were copied. ``formula_reads``: what formulas read, by number of the hit."""
 
     hits: int = 0
     formula_reads: dict[int, FormulaRead] = field(default_factory=dict)

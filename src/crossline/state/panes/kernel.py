@@ -112,13 +112,13 @@ def judge_rows(h: int, start: int) -> Any:
         for k in range(classes):
             judged |= get(h, at.ACTIVE, row * classes + k)
         if judged:
-            slot, told = get(h, at.ROW_SLOT, row), 0 if at_once else row - first
+            slot, figure_row = get(h, at.ROW_SLOT, row), 0 if at_once else row - first
             keyed = slot_row(h, slot)
             for c in range(get(h, at.N_WINDOWS)):
                 move(h, keyed, c, i)
-                write_figures(h, keyed, c, i, told)
+                write_figures(h, keyed, c, i, figure_row)
             if at_once:
-                emit_row(h, slot, row, told)
+                emit_row(h, slot, row, figure_row)
     return end
 
 

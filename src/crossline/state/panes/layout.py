@@ -55,7 +55,7 @@ ROW_BYTES = _number("ROW_BYTES", "bytes of a record's row: its clock, its values
 PANE_BYTES = _number("PANE_BYTES", "bytes of a pane: its number, then its parts", "plan")
 CHUNK_PANES = _number("CHUNK_PANES", "panes of a chunk", "plan")
 CHUNK_CLASS = _number("CHUNK_CLASS", "which size of block a chunk is", "plan")
-STEP_UNITS = _number("STEP_UNITS", "units that a step may ask for, sketches, records and keys aside", "plan")
+STEP_UNITS = _number("STEP_UNITS", "units that a step may allocate, without sketches, records and keys", "plan")
 PARTS = _number("PARTS", "parts of a pane", "plan")
 PART_KIND = _array("PART_KIND", I64, "PARTS", "what the part is", "plan")
 PART_FILTER = _array("PART_FILTER", I64, "PARTS", "the filter of its records", "plan")
@@ -112,7 +112,7 @@ SLOT_BORN = _array("SLOT_BORN", U8, "SLOT_BYTES", "the row of a slot as it is bo
 WIDE = _array("WIDE", I64, "limbs", "a wide number, see state/arithmetic/superaccumulator.py", "scratch")
 DEV = _array("DEV", F64, "8", "sums of values and of squares: of all panes, and of the one in progress", "scratch")
 CODES = _array("CODES", U32, "CODE_PLACES", "a set of codes of a sketch", "scratch")
-TOUCHED = _array("TOUCHED", I32, "CODES_MAX + 1", "places of the set that are taken", "scratch")
+TOUCHED = _array("TOUCHED", I32, "CODES_MAX + 1", "places of the set that are in use", "scratch")
 REGISTERS = _array("REGISTERS", U8, "registers", "a sketch of many values", "scratch")
 BUCKETS = _array(
     "BUCKETS", I64, "buckets", "how many values there are in a bucket, all 0 but while it is read", "scratch"
@@ -278,5 +278,5 @@ ID_THERE, _, _, _, CLOCK_THERE, _, _, LAST_CLOCK = (
 
 WORDS = len(TABLE.words) + 4
 CARRIED = [word for word in TABLE.words if word.carried]
-OF_BATCH = TABLE.numbers(life="batch", says="array")
+OF_BATCH = TABLE.numbers(life="batch", role="array")
 UNIT = 8  # bytes of the heap

@@ -20,7 +20,7 @@ from crossline.state.panes.pane_lifecycle import AT_A_STEP
 from crossline.state.panes.program import PaneProgram
 from crossline.state.panes.recent_ids import BLOCK, CLOCKS_AT, PLACES
 
-FULL_OF_4 = 3  # fourths of the places of ids that may be taken
+FULL_OF_4 = 3  # fourths of the places of ids that may be in use
 
 
 class Memory:
@@ -72,7 +72,7 @@ class Memory:
     def take_over(self, old: Memory) -> None:
         """Take the keys and their past over from ``old``, of the same columns, entries and parts."""
         for word in at.CARRIED:
-            if word.says in {"count", "number"}:
+            if word.role in {"count", "number"}:
                 self.words[word.number] = old.words[word.number]
         for name in (at.KEY_TABLE, at.ID_TABLE, at.FREE):
             self.keep(name, old._kept[name])

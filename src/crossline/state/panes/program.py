@@ -88,7 +88,7 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
     starts = np.cumsum([4, *(BYTES[kind] for kind in kinds)])
     pane_bytes = int(starts[-1])
     chunk = next(size for size in CHUNK_BYTES if (size - 8) // pane_bytes >= 3 or size == CHUNK_BYTES[-1])
-    told, groups = all_output_aggregates(plan), _Groups(plan)
+    output_groups, groups = all_output_aggregates(plan), _Groups(plan)
     arrays = {
         "PART_KIND": kinds,
         "PART_FILTER": [part.filter for part in plan.parts],
@@ -104,7 +104,7 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "INCLUDE": [int(c.include_current) for c in plan.windows],
         **groups.arrays(),
         **_judging(plan),
-        **_lines(plan, dict(zip((told.index(g) for g in groups.order), groups.shown().tolist(), strict=True))),
+        **_lines(plan, dict(zip((output_groups.index(g) for g in groups.order), groups.shown().tolist(), strict=True))),
     }
     numbers = {
         "RESOLUTION": plan.resolution_ms,
@@ -121,9 +121,9 @@ def compile_plan(plan: PaneSpacePlan) -> PaneProgram:
         "LINES": len(plan.lines),
         "COOLING": len(cooldown_columns(plan.judging)),
         "LINE_BYTES": -(-len(plan.judging) // 8),
-        "ROW_FIGURES": len(told),
+        "ROW_FIGURES": len(output_groups),
     }
-    order = np.array([told.index(g) for g in groups.order], np.int64)
+    order = np.array([output_groups.index(g) for g in groups.order], np.int64)
     flat = {k: v if isinstance(v, np.ndarray) else np.asarray(v, np.int64) for k, v in arrays.items()}
     return PaneProgram(flat, numbers, order, groups.shown())
 

@@ -1,7 +1,7 @@
-"""Moving cursors: to the window of a record, and along with records and panes that come and go.
+"""Moves windows to a record, and updates them as records and panes come and go.
 
-A window is a run of panes and a run of records. All panes lie before all records but for those of one pane, which is
-partly settled; so no cursor ever looks into a pane.
+A window is a range of panes and a range of records. All panes precede all records, except those of one pane that is
+partly settled. So no window ends inside of a pane.
 """
 
 from __future__ import annotations

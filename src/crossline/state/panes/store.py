@@ -1,4 +1,4 @@
-"""The panes and late records of one key space of one shard, and what its rules see in them."""
+"""The state of one key space of one shard: panes, late records and their windows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PaneState:
     """One key space of one shard, as ``KeySpaceState``, with panes for all that is settled.
 
     A window is that of ``KeySpaceState`` with its far edge rounded down to a multiple of the plan's resolution, and
-    closed; where it has a delay, its near edge is rounded down too, and open. What it says is a function of the rows
+    closed; where it has a delay, its near edge is rounded down too, and open. Its result is a function of the rows
     alone, however they are cut, as long as none comes with a clock at or before what ``evict`` has settled.
 
     ``duplicate_ms``: as there; ids are forgotten once they are settled.
@@ -86,7 +86,7 @@ class PaneState:
         return replace(hits, failed=self._formulas.failed(), features=self._feature_queries.features())
 
     def _judge_at_once(self, rows: int, found: Found) -> None:
-        """Judge the batch by lines alone, each row as it is taken in: of no row the figures are read later."""
+        """Judge the batch by thresholds alone, each row as it is stored: no figures of a row are read later."""
         self._listen(1, 0, rows)
         self._memory.run_through(JUDGE, 0, rows, lambda: found.take(self._memory))
 

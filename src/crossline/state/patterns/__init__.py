@@ -1,7 +1,7 @@
-"""The pattern kernel: which records of a key follow each other as a rule says, on the record store of windows.
+"""The pattern kernel: finds sequences and absences among the records of a key, on the record store of windows.
 
-A pattern is steps, taken in order by records of one key. After each step but the last, one partial match may wait. A
-record is offered to the last step first:
+A pattern is a list of steps, matched in order by records of one key. After each step but the last, one partial match
+may wait. A record is offered to the last step first:
 
 - It takes a step if it is in the step's entry, its clock is not before that of the record that took the step before,
   and at most ``within_ms`` after that of the first one (closed, as EQL's maxspan). The match then waits at the next

@@ -1,10 +1,10 @@
-"""The loop over a batch's rows for absences: take a record in, let it meet pending deadlines, and start its own.
+"""The loop over a batch's rows for absences: store a record, answer pending deadlines, and start its own.
 
 A record of an absence's entry ``after``, at t, waits for one of its key in the entry ``expect``, behind it by clock (at
-the same time: ingested after it) and at t + DEADLINE at most. What answers must have come before the stream's clock
-passed t + DEADLINE + GRACE: it counts where the log that it stands in had got to, which is the record's REACHED. All of
-that is said of two records alone, so which of them comes first does not matter: one that comes behind finds those that
-wait, one that comes between finds those that are there already.
+the same time: ingested after it) and at t + DEADLINE at most. The answer must have come before the stream's clock
+passed t + DEADLINE + GRACE. The clock at a record is the highest ingest time of its log so far, its REACHED. All of
+that concerns two records only, so their order of arrival does not matter. An answer that comes later finds the waiting
+records. A waiting record that comes later finds its answer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _mark(h: int, i: int, a: int) -> None:
 
 @jit
 def _answer(h: int, i: int, a: int) -> None:
-    """Mark what record ``i`` answers: back to one that answered all before it that this one could."""
+    """Mark the records that record ``i`` answers, back to an earlier answer that already covers the rest."""
     entry, within, grace = get(h, at.AFTER_FILTER, a), get(h, at.DEADLINE, a), get(h, at.GRACE, a)
     reached, since, r = _reached(h, i), clock(h, i) - within, before(h, i)
     while r >= 0 and clock(h, r) >= since:

@@ -1,4 +1,4 @@
-"""The records of one key space of one shard, and which of them wait for one that has not come."""
+"""The state of one key space of one shard for absences: records, and those that wait for an expected record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
 from crossline.state.windows.record_store import ANY_AGE, RecordStore
 
-# One of them: moment, whether it came when that was past, record, line, and all that a hit says.
+# One of them: moment, whether it came when that was past, record, line, and the content of the hit.
 _Found = tuple[I64, Any, I64, int, Tier, I64]
 
 
@@ -71,7 +71,7 @@ class AbsenceSpaceState(RecordStore):
         self._wait(batch, hits.retained, first)
         return hits
 
-    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:  # noqa: ARG002 - nothing is said of them
+    def load(self, delta: Delta, lines: tuple[tuple[str, int], ...]) -> None:  # noqa: ARG002 - it has no emitted hits to restore
         """Take in what was judged before.
 
         Raises:
@@ -114,15 +114,22 @@ class AbsenceSpaceState(RecordStore):
             return
         rows = kept[places]
         origins = None if batch.origins is None else batch.origins.take(pa.array(rows))
-        times = (batch.clock_ms[rows], batch.ingest_ms[rows], batch.lateness_ms[rows])
-        self._deadlines.add(Tier(*times, first + places, origins))
+        self._deadlines.add(
+            Tier(
+                clock_ms=batch.clock_ms[rows],
+                ingest_ms=batch.ingest_ms[rows],
+                lateness_ms=batch.lateness_ms[rows],
+                record=first + places,
+                origins=origins,
+            )
+        )
 
     def due(self, clock_ms: int) -> DueHits | None:
         """The hits that are due once the stream's clock stands at ``clock_ms``."""
         found = list(self._due(clock_ms))
-        told = self._told(found) if found else None
+        due_hits = self._due_hits(found) if found else None
         self._deadlines.mark_emitted(clock_ms, int(self._after_ms.max(initial=0)))
-        return told
+        return due_hits
 
     def _due(self, clock_ms: int) -> Iterator[_Found]:
         for number, tier, rows in self._deadlines.due(clock_ms, self._after_ms):
@@ -152,7 +159,7 @@ class AbsenceSpaceState(RecordStore):
         rows, start = self._memory.rows(at.RECORDS), int(self._memory.words[at.BITS_AT])
         return rows[:, start : start + int(self._memory.words[at.BITS_BYTES])]
 
-    def _told(self, found: list[_Found]) -> DueHits | None:
+    def _due_hits(self, found: list[_Found]) -> DueHits | None:
         """In their order, without what a cooldown holds back."""
         line = np.concatenate([np.full(len(each[0]), each[3]) for each in found])
         moment, late, record = (np.concatenate([each[n] for each in found]) for n in range(3))
@@ -302,10 +309,10 @@ def _bit(rows: Any, number: int) -> Any:
 
 def _origins(found: list[_Found], order: Any) -> pa.Table | None:
     """The origins of hits, in their order."""
-    taken = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
-    if len(taken) < len(found):
+    tables = [tier.origins.take(pa.array(rows)) for *_, tier, rows in found if tier.origins is not None]
+    if len(tables) < len(found):
         return None
-    # What a rule asked for that came while records waited, is missing in these.
+    # Records that waited before a rule came lack the fields that this rule requests.
     return (
-        pa.concat_tables(taken, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
+        pa.concat_tables(tables, promote_options="default").unify_dictionaries().take(pa.array(order)).combine_chunks()
     )

@@ -32,19 +32,25 @@ class Tier:
     def __len__(self) -> int:
         return len(self.clock_ms)
 
-    def taken(self, rows: Any, origins: pa.Table | None) -> Tier:
+    def take(self, rows: Any, origins: pa.Table | None) -> Tier:
         """The ``rows`` of it, whose origins are ``origins``."""
-        times = (self.clock_ms[rows], self.ingest_ms[rows], self.lateness_ms[rows])
-        return Tier(*times, self.record[rows], origins, self.emitted_to_ms)
+        return Tier(
+            clock_ms=self.clock_ms[rows],
+            ingest_ms=self.ingest_ms[rows],
+            lateness_ms=self.lateness_ms[rows],
+            record=self.record[rows],
+            origins=origins,
+            emitted_to_ms=self.emitted_to_ms,
+        )
 
     def sliced(self, start: int) -> Tier:
         """From row ``start`` on, as a view."""
-        return self.taken(slice(start, None), None if self.origins is None else self.origins.slice(start))
+        return self.take(slice(start, None), None if self.origins is None else self.origins.slice(start))
 
 
 def _in_order(tier: Tier) -> Tier:
     order = np.lexsort((tier.record, tier.clock_ms))
-    return tier.taken(order, None if tier.origins is None else tier.origins.take(pa.array(order)).combine_chunks())
+    return tier.take(order, None if tier.origins is None else tier.origins.take(pa.array(order)).combine_chunks())
 
 
 def _merged(first: Tier, second: Tier) -> Tier:
@@ -61,7 +67,7 @@ _TIMES = ("clock_ms", "ingest_ms", "lateness_ms", "record")
 
 
 class Deadlines:
-    """All records that wait in one key space. Each ``due`` gives those that have become so since the one before.
+    """All records that wait in one key space. Each ``due`` returns those that became due since the call before.
 
     Few sorted runs, each at least twice as long as the next: one that comes is moved some times, not at each batch.
     """
@@ -100,14 +106,14 @@ class Deadlines:
                 self._tiers[-1] = _merged(self._tiers[-1], second)
 
     def renumber(self, number: I32) -> None:
-        """Records have the new numbers that ``number`` says; those that are gone (-1) wait no more."""
+        """Renumber records by ``number``; those that are gone (-1) wait no more."""
         tiers = [replace(tier, record=number[tier.record].astype(np.int64)) for tier in self._tiers]
         self._tiers = []
         for tier in tiers:
             there = np.flatnonzero(tier.record >= 0)
             whole = len(there) == len(tier)
             origins = None if tier.origins is None or whole else tier.origins.take(pa.array(there))
-            self._tiers += [tier] if whole else [tier.taken(there, origins)] if len(there) else []
+            self._tiers += [tier] if whole else [tier.take(there, origins)] if len(there) else []
 
     def bytes_held(self) -> int:
         """Bytes of them."""

@@ -119,7 +119,7 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
     """
     first, last, now = get(h, at.STEP_AT, p), get(h, at.STEP_AT, p + 1) - 1, clock(h, i)
     strict = _has(bits, get(h, at.STRICT_FILTER, p))
-    told = row
+    hit_row = row
     for s in range(last, first, -1):
         fits = _has(bits, get(h, at.STEP_FILTER, s))
         if not fits and not strict:
@@ -128,56 +128,56 @@ def _offer(h: int, slot: int, i: int, row: int, p: int, bits: int) -> None:
         waits = load(place, at.WAITING)
         if waits < 0:
             continue
-        taken = match_step_row(h, waits)
-        began = clock(h, load(taken, at.BEGAN))
-        if fits and clock(h, load(taken, at.BY)) <= now <= began + get(h, at.WITHIN, p):
+        step_row = match_step_row(h, waits)
+        began = clock(h, load(step_row, at.BEGAN))
+        if fits and clock(h, load(step_row, at.BY)) <= now <= began + get(h, at.WITHIN, p):
             store(place, at.WAITING, -1)
-            told = _take(h, slot, p, s, i, told, waits)
+            hit_row = _take(h, slot, p, s, i, hit_row, waits)
         elif strict and began <= now:
             store(place, at.WAITING, -1)
             _free(h, waits)
     if _has(bits, get(h, at.STEP_FILTER, first)):
-        told = _take(h, slot, p, first, i, told, -1)
+        hit_row = _take(h, slot, p, first, i, hit_row, -1)
     if _has(bits, get(h, at.UNTIL_FILTER, p)):
         _end(h, slot, first - p, last - p, now)
 
 
 @jit
-def _take(h: int, slot: int, p: int, s: int, i: int, told: int, prior: int) -> Any:
-    """Record ``i`` takes step ``s`` after taken step ``prior`` (-1: it is the first): a hit, or a match that waits.
+def _take(h: int, slot: int, p: int, s: int, i: int, hit_row: int, prior: int) -> Any:
+    """Record ``i`` matches step ``s`` after matched step ``prior`` (-1: none): a hit, or a partial match that waits.
 
-    ``told``: the row that a hit is noted at, or -1; the same for the steps that the record is offered to next, which of
+    ``hit_row``: the row that a hit is noted at, or -1; the same for the next steps, which of
     a probe is -1 after its first.
     """
     done = s == get(h, at.STEP_AT, p + 1) - 1
-    if told >= 0 and (done or get(h, at.PROBES, p) != 0) and _judges(h, p, told):
+    if hit_row >= 0 and (done or get(h, at.PROBES, p) != 0) and _judges(h, p, hit_row):
         if get(h, at.LINE_BYTES):  # where any has a cooldown: what is held back by it still decides
             mark(h, i, p)
         if not cools(h, slot, p, i):
-            _note(h, p, s, i, told, prior)
+            _note(h, p, s, i, hit_row, prior)
         if get(h, at.PROBES, p) != 0:
-            told = -1
+            hit_row = -1
     if done:
         _free(h, prior)
-        return told
+        return hit_row
     began = i if prior < 0 else get(h, at.BEGAN, prior)
     place = waiting_at(h, slot, s - p)
     waits = load(place, at.WAITING)
     if waits >= 0 and clock(h, get(h, at.BEGAN, waits)) > clock(h, began):
         _free(h, prior)
-        return told
+        return hit_row
     _free(h, waits)
     new = get(h, at.FREE_MATCH_STEP)
     if new >= 0:
         put(h, at.FREE_MATCH_STEP, get(h, at.PRIOR, new))
     else:
         new = count_up(h, at.N_MATCH_STEPS)
-    taken = match_step_row(h, new)
-    store(taken, at.BY, i)
-    store(taken, at.PRIOR, prior)
-    store(taken, at.BEGAN, began)
+    step_row = match_step_row(h, new)
+    store(step_row, at.BY, i)
+    store(step_row, at.PRIOR, prior)
+    store(step_row, at.BEGAN, began)
     store(place, at.WAITING, new)
-    return told
+    return hit_row
 
 
 @jit

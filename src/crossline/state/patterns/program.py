@@ -32,7 +32,7 @@ def check(plan: PatternSpacePlan) -> None:
 
 
 def entries_of(line: SequencePlan) -> list[int]:
-    """The entry of each step, one that is to be taken n times n times over."""
+    """The filter of each step; a step with a count of n has n entries."""
     return [step.filter for step in line.steps for _ in range(step.times)]
 
 

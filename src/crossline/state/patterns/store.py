@@ -78,8 +78,8 @@ class PatternSpaceState(RecordStore):
     def replan(self, plan: PatternSpacePlan) -> None:
         """Judge by ``plan`` from now on.
 
-        All that is held is offered anew, so that a pattern that is new finds what is under way. Patterns of the same
-        rule id and version keep their cooldowns.
+        All stored records are matched again, so that a new pattern finds its partial matches. Patterns of the same rule
+        id and version keep their cooldowns.
 
         Raises:
             ValueError: its number of entries is another: that takes another store; or see ``program.check``.

@@ -118,7 +118,7 @@ def _hash_of(h: int, name: int, item_: int) -> Any:
 
 @jit
 def put_in(h: int, name: int) -> None:
-    """Put what was taken out in again."""
+    """Insert the removed items again."""
     count = get(h, MOVE_COUNT)
     for i in range(count):
         if i + AHEAD < count:

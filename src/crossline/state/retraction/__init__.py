@@ -21,16 +21,17 @@ late record depends on it.
 
 The steps, each a module:
 
-1. ``intake``: rows of a batch enter the ``table`` of all records. Which are duplicates, which take others back, and
-   what changes under each key, record by record, in the order in which the records came.
+1. ``intake``: rows of a batch enter the ``table`` of all records. It finds duplicates, retractions, and the changes of
+   each key in the order of arrival.
 2. ``replays``: of a key where something is out of order, the *variants*: the rows from the first change on, without any
    change, with the first one, with the second besides, and so on. Variant n is judged on the rows before its first one
    that windows reach back to. Where all is in order there is one variant, of the new rows.
 3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its
    own, and judged by the inner kernel in one call.
-4. What the hits of one variant and of the next differ by is what the record between them changed: emitted as alerts
-   and corrections (``evaluate/alerts/corrections.py``). For each row the table keeps the result of its last replay.
+4. The difference between the hits of two successive variants is the effect of the record between them. It is emitted as
+   alerts and corrections (``evaluate/alerts/corrections.py``). For each row the table keeps the result of its last
+   replay.
 
-So what stands is a function of the records that are held, by their order of time, and of no emitted hit.
-It does not depend on where batches are cut. What the table holds of each record is declared in ``layout``.
+So the hits in force are a function of the stored records in the order of their clocks, and of no emitted hit. They do
+not depend on batch boundaries. ``layout`` declares the columns of the table.
 """

@@ -63,7 +63,7 @@ class LookedUp(np.ndarray[Any, Any]):
 
 
 class Column:
-    """Values of one type, or rows of as many of them as ``width`` says; ``name``: as it is declared."""
+    """Values of one type, or rows of ``width`` of them; ``name``: as it is declared."""
 
     def __init__(self, dtype: Any, width: int | None = None, name: str = "") -> None:
         self._name = name
@@ -122,8 +122,8 @@ class Texts:
     def at(self, row: int) -> bytes:
         """One of them."""
         start = int(self._starts.rows[row])
-        taken: bytes = self._pool.rows[start : start + int(self._lengths.rows[row])].tobytes()
-        return taken
+        item: bytes = self._pool.rows[start : start + int(self._lengths.rows[row])].tobytes()
+        return item
 
     def keep(self, kept: Bools) -> None:
         """Only those that are ``kept``."""

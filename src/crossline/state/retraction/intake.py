@@ -38,7 +38,7 @@ class IntakeRows:
 
     @property
     def removed(self) -> I64:
-        """The rows that are taken back, or that others came for."""
+        """The rows that are retracted or replaced."""
         gone: I64 = self.row[self.removes & (self.row >= 0)]
         return np.append(gone, [before for before, _, _ in self.amended]).astype(np.int64) if self.amended else gone
 
@@ -101,7 +101,7 @@ class IntakeRows:
 def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> IntakeRows:
     """Take the rows of ``batch`` into ``table``, but for those that are duplicates, or in no entry.
 
-    Rows of the table that are taken back stay there, and are not live any more.
+    Retracted rows stay in the table and are not live any more.
     """
     keys = table.numbers_of_keys(batch.key_bytes, batch.key_offsets)[batch.key_index]
     removes = batch.arrival.removes if batch.arrival is not None and len(batch.arrival.removes) else None
@@ -183,7 +183,7 @@ def _settled(number: I64, row: int) -> int:
 
 
 def _look_closer(table: Table, entered: IntakeRows, accepted: Bools, duplicate_ms: int) -> None:
-    """The rows whose id is known under their key, or comes twice here, or that take one back, one by one."""
+    """Process one by one the rows whose id is known for their key, or repeats in the batch, and retractions."""
     batch, keys = entered.batch, entered.keys
     ids = (batch.id_bytes, batch.id_offsets)
     known = table.find(keys, ids)

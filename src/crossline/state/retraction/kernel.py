@@ -26,9 +26,9 @@ Plan = KeySpacePlan | PatternSpacePlan
 
 
 class Reevaluation:
-    """One key space of one shard whose rows are judged in the order of their clocks, again where one comes late.
+    """One key space of one shard, judged in the order of clocks. A late row triggers a replay.
 
-    ``make``: the kernel of a plan. ``duplicate_ms``: as of other kernels; a row that was taken back is no duplicate.
+    ``make``: the kernel of a plan. ``duplicate_ms``: as of other kernels; a retracted row is no duplicate.
     """
 
     def __init__(self, plan: Plan, make: Callable[[Any], Inner], duplicate_ms: int = ANY_AGE) -> None:
@@ -129,7 +129,7 @@ class Reevaluation:
             self._forget(batch, keys, own)
 
     def _forget(self, batch: KeyedBatch, keys: I32, own: I64) -> None:
-        """The rows that were taken back, and came again as ``own`` ones."""
+        """The rows that were retracted and came again as ``own`` ones."""
         table = self._table
         for at, rows in table.find(keys, (batch.id_bytes, batch.id_offsets)).items():
             before = [row for row in rows if row < own[at] and not table.live[row]]

@@ -40,15 +40,15 @@ NUMBERS = (
     Stored("reached_ms", I64, "the highest ingest time that its log had reached by it, in ms"),
     Stored("offset", I64, "its offset in the piece of its log"),
 )
-KEY = Stored("key", I32, "number of its key; -1: nobody looks for it any more")
+KEY = Stored("key", I32, "number of its key; -1: no lookup needs it any more")
 CHUNK = Stored("chunk", I32, "number of the piece of its log")
-LIVE = Stored("live", BOOL, "whether it counts; if not, it was taken back")
+LIVE = Stored("live", BOOL, "whether it counts; if not, it was retracted")
 ROW_FILTERS = Stored("entries", U8, "bits of the entries it is in", "FILTER_BYTES")
 ID_HASH = Stored("id_hash", U64, "XXH64 of its id")
 BITS = (
     Stored("sat", U8, "bits of the lines that it satisfied", "LINE_BYTES"),
     Stored("emitted", U8, "bits of the lines with a cooldown that emitted at it", "LINE_BYTES"),
-    Stored("told", U8, "bits of the lines of which it was ever told to be a hit", "LINE_BYTES"),
+    Stored("told", U8, "bits of the predicates for which it was ever emitted as a hit", "LINE_BYTES"),
     Stored("lacks", U8, "bits of the lines for which it waits for a figure", "LINE_BYTES"),
     Stored("hit", U8, "bits of the lines of which it is a hit", "LINE_BYTES"),
 )

@@ -22,8 +22,8 @@ def parted(more: Mapping[str, Any], rows: I64, changed: I64) -> dict[str, Any]:
     for name, (data, ends) in texts.items():
         mine = changed if name.startswith(_OF_CHANGED) else rows
         offsets = more[f"{name}{ends}"]
-        taken = take_bytes(more[f"{name}{data}"], offsets[mine], np.diff(offsets)[mine])
-        found[f"{name}{data}"], found[f"{name}{ends}"] = taken
+        cut = take_bytes(more[f"{name}{data}"], offsets[mine], np.diff(offsets)[mine])
+        found[f"{name}{data}"], found[f"{name}{ends}"] = cut
     for name in more.keys() - found.keys():
         mine = changed if name.startswith(_OF_CHANGED) else rows
         found[name] = more[name] if name == _ALL else more[name][mine]

@@ -119,16 +119,16 @@ def judged(
     met = [found for each in behind if (found := _met(plan, batch, *each)) is not None]
     line = np.append(hits.line, np.array([each.line for each in met], np.int32))
     of_hits = piece.rows[np.append(hits.row, np.array([each.row for each in met], np.int32))]
-    told = table.bits("told")[of_hits, line >> 3] >> (line & 7) & 1
+    was_emitted = table.bits("told")[of_hits, line >> 3] >> (line & 7) & 1
     if shared is not None and len(line):
-        told |= _emitted_elsewhere(table, piece, of_hits, line, shared)
+        was_emitted |= _emitted_elsewhere(table, piece, of_hits, line, shared)
     again = ReplayedRows(
         rows=table.batch(piece.rows),
         hits=hits,
         number=piece.rows,
         replay=piece.rows_of.astype(np.int32),
         fresh=(piece.rows >= first) & ~((piece.rows_of == 0) & piece.repeats),
-        emitted_before=told.astype(np.bool_),
+        emitted_before=was_emitted.astype(np.bool_),
         begins=np.array(piece.begins, np.bool_),
         causes=piece.causes,
         met=met,

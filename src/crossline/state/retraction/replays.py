@@ -16,7 +16,7 @@ _BEFORE_ALL = -(2**62)
 
 @dataclass(slots=True)
 class Change:
-    """What one record brings about under a key: rows that come and rows that go; all of them of ``cause``.
+    """The effect of one record on a key: added and removed rows, all with the same ``cause``.
 
     ``own``: what comes is that record itself, or hits on it.
     """
@@ -31,8 +31,7 @@ class Change:
 class Replay:
     """Rows of a key, in order, judged on those ``before`` them, of which nothing changes.
 
-    ``cause``: of the change that it begins with; None: those that stood, and what came in order before any change that
-    did not.
+    ``cause``: of the change that it begins with; None: the rows before the first change out of order.
     """
 
     before: I64

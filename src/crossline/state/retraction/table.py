@@ -1,4 +1,4 @@
-"""The records of one state store of one shard, with all that judging them again asks for."""
+"""The records of one state store of one shard, with all columns that a replay needs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MIXED = np.uint64(0x9E3779B97F4A7C15)
 class Table:
     """Rows: records under a key, in the order in which they came; what each has is declared in ``layout``.
 
-    One that is not ``live`` was taken back: it is known by what was told of it alone. A key that is -1 is that of a row
-    that nobody looks for any more.
+    One that is not ``live`` was retracted: only the hits emitted for it are known. The key -1 marks a row that no
+    lookup needs any more.
     """
 
     def __init__(self, lines: Lines, entry_bytes: int) -> None:
@@ -87,13 +87,13 @@ class Table:
         return self._ids.at(row).decode()
 
     def cause_of(self, row: int) -> Cause:
-        """A row as what brings something about."""
+        """A row as a cause."""
         numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
         ingest_ms, reached_ms, offset = numbers
         return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk[row]], offset)
 
     def numbers_of_keys(self, data: U8, offsets: I64) -> I32:
-        """The numbers of keys, new ones for those that are new."""
+        """The numbers of keys; new keys get new numbers."""
         raw, ends, names = data.tobytes(), offsets.tolist(), self._key_names
         found = np.empty(len(ends) - 1, np.int32)
         for at, (start, end) in enumerate(pairwise(ends)):
@@ -157,10 +157,10 @@ class Table:
         """Put ``rows`` of ``batch`` behind the others, under the keys of these numbers; the numbers of the rows."""
         places, first, count = batch.arrival, len(self), len(rows)
         if places is None:
-            raise StateError("rows that are judged again need their places; start from a new checkpoint")
+            raise StateError("found rows without the places that replays need; start from a new checkpoint")
         chunks = np.array([self._chunk_number(each) for each in places.chunks] or [0], np.int32)
         given = (batch.clock_ms, batch.ingest_ms, batch.lateness_ms, places.reached_ms, places.offsets)
-        ids = _taken(batch.id_bytes, batch.id_offsets, rows)
+        ids = _take(batch.id_bytes, batch.id_offsets, rows)
         self._ids.extend(*ids)
         made: dict[layout.Stored, Any] = dict(zip(layout.NUMBERS, (array[rows] for array in given), strict=True))
         made |= {layout.KEY: keys, layout.CHUNK: chunks[places.chunk[rows]], layout.LIVE: np.full(count, live)}
@@ -177,7 +177,7 @@ class Table:
             self._values = [Texts() if i in batch.texts else Column(v.dtype) for i, v in enumerate(batch.values)]
         for number, (column, values) in enumerate(zip(self._values, batch.values, strict=True)):
             if isinstance(column, Texts):
-                column.extend(*_taken(*batch.texts[number], values[rows]))
+                column.extend(*_take(*batch.texts[number], values[rows]))
             else:
                 column.extend(values[rows])
 
@@ -269,7 +269,7 @@ class Table:
     def delta(self, rows: Any, changed: Any) -> Delta:
         """``rows``, which a batch added, and what became of the ``changed`` ones of before; as ``take_up`` takes it."""
         batch = self.batch(rows)
-        more = {**self._told_of(rows, "own"), **self._told_of(changed, "changed")}
+        more = {**self._emitted_bits(rows, "own"), **self._emitted_bits(changed, "changed")}
         key_bytes, key_offsets = self._keys_of(changed)
         id_bytes, id_offsets = self._ids.take(changed)
         more |= {"changed_key_bytes": key_bytes, "changed_key_offsets": key_offsets}
@@ -283,7 +283,7 @@ class Table:
         none = np.zeros(0, np.int32)
         return Delta(batch, self.bits("sat")[rows], none, none, more)
 
-    def _told_of(self, rows: Any, prefix: str) -> dict[str, Any]:
+    def _emitted_bits(self, rows: Any, prefix: str) -> dict[str, Any]:
         return {f"{prefix}_live": self.live[rows], **{f"{prefix}_{name}": self.bits(name)[rows] for name in BITS}}
 
     def _keys_of(self, rows: Any) -> tuple[U8, I64]:
@@ -321,7 +321,7 @@ def _width(lines: Sequence[Any]) -> int:
     return (len(lines) + 7) // 8
 
 
-def _taken(data: U8, offsets: I64, rows: Any) -> tuple[U8, I64]:
+def _take(data: U8, offsets: I64, rows: Any) -> tuple[U8, I64]:
     return take_bytes(data, offsets[rows], np.diff(offsets)[rows])
 
 

@@ -1,7 +1,7 @@
 """The figures of windows: what each aggregate reads of what a window keeps, chosen by the kind of the group.
 
-The functions that aggregates declare become part of the kernel as it is compiled; at run time the kind of a group says
-which of them it is.
+The functions that aggregates declare become part of the kernel as it is compiled; at run time the kind of a group
+selects which of them it is.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def judge_rows(h: int, start: int) -> Any:
 
     The row to go on from: ROW_END, or an earlier one where another row's hits may not fit.
     """
-    lines, rows, end, told = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.ROW_FIGURES)
+    lines, rows, end, row_figures = get(h, at.LINES), get(h, at.ROWS), get(h, at.ROW_END), get(h, at.ROW_FIGURES)
     if start == 0:
         find_keys(h)
     for row in range(start, end):
@@ -109,7 +109,7 @@ def judge_rows(h: int, start: int) -> Any:
             continue
         slot = get(h, at.SLOT, i)
         newest = place(h, slot, i)
-        if told:
+        if row_figures:
             put(h, at.ROW_RECORD, row, i)
         if not judging(h, i, row):
             continue
@@ -124,7 +124,7 @@ def judge_rows(h: int, start: int) -> Any:
                 else:
                     defined = figure(h, slot, c, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
-                if told and get(h, at.AGGREGATE_FIGURE, g) < told:
+                if row_figures and get(h, at.AGGREGATE_FIGURE, g) < row_figures:
                     write_figure(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return end

@@ -1,11 +1,10 @@
-"""Figures of a batch whose records come far out of order: made key by key in the order of their clocks.
+"""Computes the figures of a batch with records far out of order, key by key in the order of their clocks.
 
-A late record moves its key's windows back, and the next one forth again: as many steps at each end as the key has
-records in between. Taken in the order of their clocks, the records of some thousand rows move them over that once. So
-rows are first taken in, all of them; then each window goes over its key's new records by their clocks; what it then
-holds of records that came after the one that is judged is taken off. That is done for counts and sums of integers, to
-which it makes no difference in which order they are made. Other windows are moved as each record comes. Lines and
-formulas look at the figures at last, in the order in which the records came.
+A late record moves its key's windows back, and the next record moves them forward again, over all records in between.
+In the order of their clocks, thousands of records move the windows over these once. So all rows are stored first. Then
+each window advances over its key's new records by their clocks, and the values of records that came after the judged
+one are subtracted. This works for counts and sums of integers, which do not depend on the order of additions. Other
+windows move as each record comes. Thresholds and formulas are evaluated last, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ def _figures_of(h: int, slot: int, start: int, end: int) -> None:
                 move(h, slot, c, i, False)
                 left, passed = _moved_on(h, c, clock(h, i), end)
                 some = passed > left and get(h, at.NEWEST_OF, passed - 1) > i
-                _tell_without(h, slot, c, i, row, left, passed if some else left)
+                _write_without(h, slot, c, i, row, left, passed if some else left)
 
 
 @inlined
@@ -148,7 +147,7 @@ def _moved_on(h: int, c: int, now: int, end: int) -> Any:
 
 
 @jit
-def _tell_without(h: int, slot: int, c: int, i: int, row: int, start: int, end: int) -> None:
+def _write_without(h: int, slot: int, c: int, i: int, row: int, start: int, end: int) -> None:
     """Tell the figures of cursor ``c`` without records of ORDER, from ``start`` to ``end``, that came after ``i``."""
     entry, extra, later = get(h, at.WINDOW_FILTER, c), counted_in(h, c, i), 0
     for p in range(start, end):
@@ -198,10 +197,10 @@ def compare_rows(h: int, start: int) -> Any:
                 continue
             count = get(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c)
             for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
-                told = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
-                put(h, at.WHOLE, get(h, at.FIGURE_I, told))
-                put(h, at.REAL, get(h, at.FIGURE_F, told))
-                put(h, at.UP_REST, get(h, at.FIGURE_UP, told))
-                compare(h, slot, c, g, i, row, -1, count, get(h, at.FIGURE_DEFINED, told) != 0)
+                figure_row = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
+                put(h, at.WHOLE, get(h, at.FIGURE_I, figure_row))
+                put(h, at.REAL, get(h, at.FIGURE_F, figure_row))
+                put(h, at.UP_REST, get(h, at.FIGURE_UP, figure_row))
+                compare(h, slot, c, g, i, row, -1, count, get(h, at.FIGURE_DEFINED, figure_row) != 0)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return rows

@@ -277,11 +277,11 @@ class MemoryMap:
         end = former if first else (split * former) >> 32
         start = max(0, end - count)
         pushed = (self.run(RUN_END, table, end - 1) - (end - 1)) % blocks  # blocks that they may have been pushed on to
-        taken = min(end - start + pushed, blocks)
-        self.keep(at.MOVED, np.empty(taken * _TABLES[table][0], np.int64))
-        self.keep(at.MOVED_HASH, np.empty(taken * _TABLES[table][0], np.int64))
+        moved = min(end - start + pushed, blocks)
+        self.keep(at.MOVED, np.empty(moved * _TABLES[table][0], np.int64))
+        self.keep(at.MOVED_HASH, np.empty(moved * _TABLES[table][0], np.int64))
         words[at.MOVE_FROM] = start
-        self.run(TAKE_OUT, table, taken)
+        self.run(TAKE_OUT, table, moved)
         if first:
             self._resize_table(table, int(blocks * STEP_GROWTH))
         words[table + at.FORMER_OF], words[table + at.SPLIT_OF] = former, -(-(start << 32) // former)

@@ -19,8 +19,8 @@ ALWAYS = ((-(2**63), 2**63 - 1),)
 def feature_query_plan(plan: WindowPlan, figures: Sequence[tuple[int, int]]) -> WindowPlan:
     """``plan`` with one feature query alone, of ``figures``: the number of a group, and of one that counts (or -1).
 
-    Windows are of the records before the one that is judged, so that the row that asks is in none, whatever it enters.
-    Figures are named by their places in ``figures``.
+    Windows exclude the judged record, so the row of the query is in none of them. Figures are named by their places in
+    ``figures``.
     """
     groups, named = list(plan.aggregates), []
     for place, (group, count) in enumerate(figures):
@@ -88,10 +88,10 @@ def loaded(rows: KeyedBatch) -> Delta:
 
 def features_now(hits: Hits) -> list[tuple[int | float | None, int]]:
     """The features of the queried row: of each figure its value (None: there is none) and its records."""
-    (told,) = hits.features
+    (feature,) = hits.features
     found: list[tuple[int | float | None, int]] = []
-    for place in range(len(told.figures)):
-        figure = told.figures[str(place)]
+    for place in range(len(feature.figures)):
+        figure = feature.figures[str(place)]
         value = figure.values[0].item() if figure.defined[0] else None
         if value is not None and figure.up is not None:
             value += int(figure.up[0]) << 64

@@ -122,12 +122,12 @@ def class_lines(plan: WindowPlan) -> U8:
 
 def output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
     """The numbers of the aggregates that formulas or feature queries read, in ascending order."""
-    asked = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
-    return tuple(sorted({number for each in asked for _, *groups in each for number in groups}))
+    reads = [each.figures for each in plan.formulas] + [each.figures for each in plan.feature_queries]
+    return tuple(sorted({number for each in reads for _, *groups in each for number in groups}))
 
 
 def all_output_aggregates(plan: WindowPlan) -> tuple[int, ...]:
-    """The groups in use: first those of ``output_aggregates``, then those that lines alone read."""
+    """The groups in use: first those of ``output_aggregates``, then those of thresholds only."""
     return tuple(dict.fromkeys((*output_aggregates(plan), *sorted(line.aggregate for line in plan.lines))))
 
 
@@ -266,15 +266,15 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
 
 def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     """Groups by cursor, lines by group, classes by cursor."""
-    parts, told = _Parts(plan), all_output_aggregates(plan)
-    used = set(told)
+    parts, output_groups = _Parts(plan), all_output_aggregates(plan)
+    used = set(output_groups)
     groups = sorted(used, key=lambda g: (plan.aggregates[g].window, g))
     read = [parts.numbers(plan.aggregates[g]) for g in groups]
     lines = sorted(range(len(plan.lines)), key=lambda i: (groups.index(plan.lines[i].aggregate), i))
     number = classes(plan)
     by_group: list[tuple[int, ComparisonPlan | FormulaPlan | FeatureQueryPlan]] = [(x.aggregate, x) for x in plan.lines]
-    by_group += [(g, x) for x in plan.formulas for _, *asked in x.figures for g in asked]
-    by_group += [(g, x) for x in plan.feature_queries for _, *asked in x.figures for g in asked]
+    by_group += [(g, x) for x in plan.formulas for _, *reads in x.figures for g in reads]
+    by_group += [(g, x) for x in plan.feature_queries for _, *reads in x.figures for g in reads]
     of_cursor = sorted({(plan.aggregates[g].window, number[judge_class(plan, x)]) for g, x in by_group})
     line_group = np.array([groups.index(plan.lines[i].aggregate) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
@@ -301,14 +301,14 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "span_from": _longs(start for c in number for start, _ in c[1]),
         "span_until": _longs(end for c in number for _, end in c[1]),
         "class_late": _longs(c[2] for c in number),
-        "aggregate_figure": _ints(told.index(g) for g in groups),
+        "aggregate_figure": _ints(output_groups.index(g) for g in groups),
         "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.windows))),
         **_formulas(plan),
     }
 
 
 def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
-    """Whether what a record adds to the cursor's figures can be taken off again in any order."""
+    """Whether what a record adds to the cursor's figures can be subtracted again in any order."""
     mine = [
         plan.aggregates[number] for number in all_output_aggregates(plan) if plan.aggregates[number].window == cursor
     ]
@@ -316,11 +316,11 @@ def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
 
 
 def _formulas(plan: KeySpacePlan) -> dict[str, Any]:
-    number, told, formulas = classes(plan), output_aggregates(plan), plan.formulas
+    number, output_groups, formulas = classes(plan), output_aggregates(plan), plan.formulas
     return {
         "formula_class": _ints(number[judge_class(plan, each)] for each in formulas),
         "formula_window": _ints(plan.aggregates[each.figures[0][2]].window for each in formulas),
-        "formula_count": _ints(told.index(each.figures[0][2]) for each in formulas),
+        "formula_count": _ints(output_groups.index(each.figures[0][2]) for each in formulas),
     }
 
 

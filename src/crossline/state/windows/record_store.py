@@ -47,7 +47,7 @@ class RecordStore:
         kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
         return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
 
-    def due(self, clock_ms: int) -> DueHits | None:  # noqa: ARG002 - a kernel whose records wait says more
+    def due(self, clock_ms: int) -> DueHits | None:  # noqa: ARG002 - kernels with waiting records override it
         """Nothing."""
         return None
 

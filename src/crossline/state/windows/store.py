@@ -1,4 +1,4 @@
-"""The records of one key space of one shard, and what its rules see in them."""
+"""The state of one key space of one shard: records and their windows."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class KeySpaceState(RecordStore):
                 words[at.ROW_FIGURES] = 0
                 self._go_through(JUDGE, start)
             else:
-                formula_reads |= self._judge_told(batch, start, found["duplicate"], ordered=ordered)
+                formula_reads |= self._judge_figures(batch, start, found["duplicate"], ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
         plan = self.plan
         looked_at = [*(plan.aggregates[x.aggregate].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
@@ -99,7 +99,7 @@ class KeySpaceState(RecordStore):
         while (row := self._memory.run(task, row)) < end:
             self._buffers.grow()
 
-    def _judge_told(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
+    def _judge_figures(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
         """Judge rows from ``start`` with output figures; what hits of formulas have read, by number of the hit."""
         end = int(self._memory.words[at.ROW_END])
         groups = all_output_aggregates(self.plan) if ordered else output_aggregates(self.plan)

@@ -32,7 +32,7 @@ def test_floods_are_above_the_band_and_since_when() -> None:
     assert rhythm([0] * 10, 5, 5, DailyForecast(0.0, 0.0, 0.0, 28.0)) == Rhythm("floods", 0, 0.0)
 
 
-def test_the_own_past_foretells_what_was_before_the_last_week() -> None:
+def test_the_rules_own_past_predicts_from_before_the_last_week() -> None:
     assert usual([1] * 13) is None
     found = usual([4] * 7 + [900] * 7)
     assert found is not None

@@ -34,5 +34,5 @@ def test_the_difference_is_that_of_newcombe_s_table(
 
 def test_below_thirty_labels_there_is_no_share() -> None:
     assert (Precision(29, 29).value, Precision(29, 29).interval) == (None, None)
-    assert Precision(29, 29).said() == "too few labels"
-    assert Precision(15, 30).said() == "0.50, 0.33 to 0.67"
+    assert Precision(29, 29).text() == "too few labels"
+    assert Precision(15, 30).text() == "0.50, 0.33 to 0.67"

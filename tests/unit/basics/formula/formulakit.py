@@ -70,7 +70,7 @@ ZONES = ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Ho
 
 def formula(text: str, wanted: Wanted = "verdict", names: Mapping[str, FieldKind] = NAMES) -> Formula:
     found = check(text, names, ("when",), wanted)
-    assert isinstance(found, Formula), said(found)
+    assert isinstance(found, Formula), as_text(found)
     return found
 
 
@@ -81,7 +81,7 @@ def refused(text: object, wanted: Wanted = "verdict", names: Mapping[str, FieldK
     return found
 
 
-def said(findings: Sequence[Finding]) -> str:
+def as_text(findings: Sequence[Finding]) -> str:
     lines = []
     for each in findings:
         lines.append(f"found {each.found}; expected {each.expected}")

@@ -1,4 +1,4 @@
-"""What is said of formulas that are refused is product: tests/golden/formulas/refused.txt has it word for word.
+"""The errors about refused formulas are product: tests/golden/formulas/refused.txt has them word for word.
 
 To take a change up, delete the file and run the test once; then read what it wrote.
 """
@@ -11,7 +11,7 @@ import pytest
 
 from crossline.basics.formula.diagnostics import FINDINGS_MAX
 
-from .formulakit import NAMES, refused, said
+from .formulakit import NAMES, as_text, refused
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "formulas" / "refused.txt"
 
@@ -104,8 +104,8 @@ VALUES = ["tries > 3", "status", "missing(status)", "declines / tris"]
 
 
 def test_what_is_stated_of_refused_formulas() -> None:
-    lines = [f"when: {text}\n{said(refused(text))}\n" for text in VERDICTS]
-    lines += [f"value: {text}\n{said(refused(text, 'value'))}\n" for text in VALUES]
+    lines = [f"when: {text}\n{as_text(refused(text))}\n" for text in VERDICTS]
+    lines += [f"value: {text}\n{as_text(refused(text, 'value'))}\n" for text in VALUES]
     report = "\n".join(lines)
     if not GOLDEN.exists():
         GOLDEN.parent.mkdir(exist_ok=True)
@@ -115,16 +115,16 @@ def test_what_is_stated_of_refused_formulas() -> None:
 
 
 def test_what_is_no_text_or_none_at_all() -> None:
-    assert said(refused(7)) == "found 7; expected a formula, as text"
-    assert said(refused(True)) == "found true; expected a formula, as text"
-    assert said(refused(None)) == "found null; expected a formula, as text"
+    assert as_text(refused(7)) == "found 7; expected a formula, as text"
+    assert as_text(refused(True)) == "found true; expected a formula, as text"
+    assert as_text(refused(None)) == "found null; expected a formula, as text"
     empty = "found nothing; expected a formula\n  for instance tries >= 6 and declines / tries > 0.5"
-    assert said(refused("")) == said(refused(" \n\t")) == empty
+    assert as_text(refused("")) == as_text(refused(" \n\t")) == empty
 
 
 def test_half_a_character() -> None:
     expected = "found at character 12: <U+D800>; expected text; this is half a character"
-    assert said(refused("status == '\ud800'")) == expected
+    assert as_text(refused("status == '\ud800'")) == expected
 
 
 def test_odd_characters_are_named() -> None:
@@ -156,4 +156,4 @@ def test_thousands_of_unknown_names_do_not_take_long() -> None:
 
 
 def test_where_there_are_no_names_none_is_suggested() -> None:
-    assert said(refused("tries > 1", names={})) == "found at character 1: `tries`; expected a field or figure"
+    assert as_text(refused("tries > 1", names={})) == "found at character 1: `tries`; expected a field or figure"

@@ -17,7 +17,7 @@ from crossline.basics.formula.parse import DEPTH_MAX, OPERATORS_MAX
 from crossline.basics.formula.tokens import LENGTH_MAX
 from crossline.basics.texts.problems import Finding
 
-from .formulakit import NAMES, NUMBER_NODES, TRUTH_NODES, by_columns, formula, refused, said
+from .formulakit import NAMES, NUMBER_NODES, TRUTH_NODES, as_text, by_columns, formula, refused
 
 WORDS = [
     *("tries", "usual", "status", "event_time", "card.present", "abs", "min", "hour", "coalesce", "missing", "tris"),
@@ -78,7 +78,7 @@ def judged(text: object) -> None:
         else:
             assert found
             assert all(isinstance(each, Finding) and each.found and each.expected for each in found)
-            said(found).encode()
+            as_text(found).encode()
 
 
 @given(GARBAGE)
@@ -138,13 +138,13 @@ def test_large_and_deep(make: object, many: int) -> None:
 
 
 def test_bounds_are_reported() -> None:
-    assert said(refused("1" * (LENGTH_MAX + 1))).startswith(
+    assert as_text(refused("1" * (LENGTH_MAX + 1))).startswith(
         "found 4,001 characters; expected a formula of at most 4,000"
     )
-    assert "at most 64 brackets and signs" in said(refused("(" * 65 + "tries"))
-    assert "at most 64 brackets and signs" in said(refused("-" * 65 + "tries"))
-    assert "at most 64 operations within each other" in said(refused("+".join(["tries"] * 65) + "> 1"))
-    much = said(refused("1<tries" + "<tries" * OPERATORS_MAX))
+    assert "at most 64 brackets and signs" in as_text(refused("(" * 65 + "tries"))
+    assert "at most 64 brackets and signs" in as_text(refused("-" * 65 + "tries"))
+    assert "at most 64 operations within each other" in as_text(refused("+".join(["tries"] * 65) + "> 1"))
+    much = as_text(refused("1<tries" + "<tries" * OPERATORS_MAX))
     assert "501 operators and brackets; expected at most 500 of them" in much
 
 

@@ -17,7 +17,7 @@ from .formulakit import NUMBER_NODES, ROWS, TRUTH_NODES, Row, by_columns, column
 
 
 def exactly(values: list[Any]) -> list[tuple[type, str]]:
-    """What tells 1, 1.0 and true apart, and -0.0 from 0.0."""
+    """A value in which 1, 1.0 and true differ, and -0.0 and 0.0."""
     return [(type(value), repr(value)) for value in values]
 
 

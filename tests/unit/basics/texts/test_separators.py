@@ -1,4 +1,4 @@
-"""What is said of a header that lacks a name."""
+"""The error about a header that lacks a name."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_fields_of_tables_are_of_it() -> None:
     assert found["record"] == {"holder": {"name": "Ada", "score": None}, "account": "a1"}
 
 
-def test_nothing_travels_that_nobody_asked_for() -> None:
+def test_only_requested_fields_travel() -> None:
     loaded = load_rules_text(yaml.safe_dump([COUNTED]), "rules.yaml", STREAMS)
     plans = compile_all(RuleSet.from_rules(x.rule for x in loaded), STREAMS, Defaults())
     assert [state_store.facts for state_store in plans["payments"].state_stores] == [()]

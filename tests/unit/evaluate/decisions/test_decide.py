@@ -26,15 +26,15 @@ def hit(rule_id: str, action: str = "review", score: int = 0, severity: str = "m
     return DecidingHit(rule_id, 1, action, score, severity, tags, f"alert of {rule_id}", f"{rule_id} said so")
 
 
-def said(given_policy: Policy, *hits: DecidingHit) -> str:
+def decision_of(given_policy: Policy, *hits: DecidingHit) -> str:
     return decide(given_policy, RECORD, hits).decision
 
 
 def test_without_branches_and_bands_the_gravest_action_counts() -> None:
-    assert said(policy()) == "allow"
-    assert said(policy(), hit("a", "allow", 100)) == "allow"
-    assert said(policy(), hit("a", "step_up"), hit("b", "review", 100)) == "step_up"
-    assert said(policy(), hit("a", "block"), hit("b", "step_up", 100)) == "block"
+    assert decision_of(policy()) == "allow"
+    assert decision_of(policy(), hit("a", "allow", 100)) == "allow"
+    assert decision_of(policy(), hit("a", "step_up"), hit("b", "review", 100)) == "step_up"
+    assert decision_of(policy(), hit("a", "block"), hit("b", "step_up", 100)) == "block"
 
 
 def test_the_first_branch_that_holds_decides() -> None:
@@ -45,29 +45,29 @@ def test_the_first_branch_that_holds_decides() -> None:
             {"when": "hits >= 2", "decision": "step_up"},
         ]
     )
-    assert said(decides, hit("a", "block"), hit("known_device", "block", 0, "critical")) == "allow"
-    assert said(decides, hit("a", "review"), hit("b", "review", 0, "critical")) == "block"
-    assert said(decides, hit("a", "review"), hit("b", "review")) == "step_up"
-    assert said(decides, hit("a", "review")) == "review", "none holds: the gravest action"
+    assert decision_of(decides, hit("a", "block"), hit("known_device", "block", 0, "critical")) == "allow"
+    assert decision_of(decides, hit("a", "review"), hit("b", "review", 0, "critical")) == "block"
+    assert decision_of(decides, hit("a", "review"), hit("b", "review")) == "step_up"
+    assert decision_of(decides, hit("a", "review")) == "review", "none holds: the gravest action"
 
 
 def test_bands_decide_by_score() -> None:
     bands = [{"from": 80, "decision": "block"}, {"from": 40, "decision": "review"}]
-    assert [said(policy(bands=bands), hit("a", "block", score)) for score in (39, 40, 79, 80)] == [
+    assert [decision_of(policy(bands=bands), hit("a", "block", score)) for score in (39, 40, 79, 80)] == [
         *("allow", "review", "review", "block")
     ]
     two = (hit("a", "allow", 50), hit("b", "allow", 60))
     assert decide(policy(bands=bands), RECORD, two).score == 110
-    assert said(policy(bands=bands), *two) == "block"
+    assert decision_of(policy(bands=bands), *two) == "block"
     assert decide(policy(bands=bands, score="max"), RECORD, two).score == 60
-    assert said(policy(bands=bands, score="max"), *two) == "review"
-    assert said(policy(bands=bands)) == "allow"
+    assert decision_of(policy(bands=bands, score="max"), *two) == "review"
+    assert decision_of(policy(bands=bands)) == "allow"
 
 
 def test_branches_speak_before_bands() -> None:
     both = policy(decide=[{"when": "tags.web > 0", "decision": "step_up"}], bands=[{"from": 0, "decision": "block"}])
-    assert said(both, hit("a", "allow", 0, "low", "web")) == "step_up"
-    assert said(both, hit("a", "allow", 0, "low", "pos")) == "block"
+    assert decision_of(both, hit("a", "allow", 0, "low", "web")) == "step_up"
+    assert decision_of(both, hit("a", "allow", 0, "low", "pos")) == "block"
 
 
 def test_it_looks_as_it_is_promised() -> None:

@@ -178,7 +178,7 @@ def test_timestamps_are_instants_however_they_are_written() -> None:
         assert fallback.decide({"event_time": written}, {}, NOW).decision == "allow"
 
 
-# A branch's part as it is written, and what it means, said once more in plain Python.
+# The text of a branch, and its meaning in plain Python.
 Part = tuple[str | None, Any, Callable[[dict[str, Any]], bool]]
 
 

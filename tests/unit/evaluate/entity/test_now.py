@@ -1,4 +1,4 @@
-"""Whose figures are told of a key, and what is said where one cannot be."""
+"""The current figures of a key, and the reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def asked(
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), 1)
     path.batch([("log", list(enumerate(MADE if made is None else made)))])
     shard, found = path.shards[0], list[CurrentFigure | Unanswered]()
-    for level in range(1, max(plan.level for plan in path.plans) + 1):
-        found += figures_of_key(path.at(level), shard.at(level).state, field, value)
+    for depth in range(1, max(plan.depth for plan in path.plans) + 1):
+        found += figures_of_key(path.at(depth), shard.at(depth).state, field, value)
     return found
 
 
 def shown(found: list[CurrentFigure | Unanswered]) -> list[Any]:
     return [
-        (each.asked.rule_id, each.asked.name, each.value, each.count) if isinstance(each, CurrentFigure) else each
+        (each.queried.rule_id, each.queried.name, each.value, each.count) if isinstance(each, CurrentFigure) else each
         for each in found
     ]
 
@@ -62,7 +62,7 @@ def test_rules_that_are_not_in_force_now_are_not_asked() -> None:
         | {"conditions": [{"field": "amount", "operator": ">", "value": 0}]},
     ]
     assert sorted(shown(asked(rules, "account", "a"))) == [("beside", "count", 3, 3), ("old", "count", 1, 1)]
-    (version,) = {each.asked.version for each in asked(rules[:2], "account", "a") if isinstance(each, CurrentFigure)}
+    (version,) = {each.queried.version for each in asked(rules[:2], "account", "a") if isinstance(each, CurrentFigure)}
     assert version == 2
 
 
@@ -76,8 +76,8 @@ def test_a_figure_of_another_key_is_reported_of_that_key_and_missing_of_the_rule
     why = Unanswered("two", "spent: of another key, which a record would say")
     assert shown(asked([two], "account", "b")) == [("two", "seen", 1, 1), why]
     assert shown(asked([two], "device", "7")) == [("two", "spent", 4 * 2**62, 4)], "beyond 64 bits"
-    for nobody in ("8", "seven", "07", "1_0", str(2**70)):
-        assert shown(asked([two], "device", nobody)) == [("two", "spent", 0, 0)]
+    for unknown in ("8", "seven", "07", "1_0", str(2**70)):
+        assert shown(asked([two], "device", unknown)) == [("two", "spent", 0, 0)]
 
 
 def test_a_shared_figure_says_which_it_is() -> None:
@@ -86,8 +86,8 @@ def test_a_shared_figure_says_which_it_is() -> None:
     body |= {"figures": {"spent": figure}, "when": "spent >= 5", "value": "spent"}
     (found,) = asked([body], "account", "a")
     assert isinstance(found, CurrentFigure)
-    assert (found.asked.name, found.asked.shared, found.value) == ("spent", "spent_lately", 2**62)
-    line = found.asked.line
+    assert (found.queried.name, found.queried.shared, found.value) == ("spent", "spent_lately", 2**62)
+    line = found.queried.line
     assert line is not None
     assert (line.operator, line.threshold) == (">=", 5)
 

@@ -1,4 +1,4 @@
-"""Bytes and schemas that nobody should send: a dead letter each, and never an end of the batch."""
+"""Hostile bytes and schemas: a dead letter each, and never an end of the batch."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from decode_naive import Bad, Num, document_of, take_document
 from decode_odd import NUMBERS, OTHERS, STRINGS
 from decode_streams import layout_of, stream
-from decode_told import bits, told
+from decoded_values import bits, by_offset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -125,9 +125,9 @@ def check(lines: list[bytes]) -> None:
     for line in chunk.split(b"\n"):
         if line.strip(b" \t\r"):
             wanted[at] = expected(line)
-            assert told(decode_csv(LAYOUT, HEADER, line, "f", at)) == {at: wanted[at]}
+            assert by_offset(decode_csv(LAYOUT, HEADER, line, "f", at)) == {at: wanted[at]}
         at += len(line) + 1
-    assert told(decode_csv(LAYOUT, HEADER, chunk, "f", 100)) == wanted
+    assert by_offset(decode_csv(LAYOUT, HEADER, chunk, "f", 100)) == wanted
 
 
 @settings(max_examples=120, deadline=None)

@@ -1,4 +1,4 @@
-"""Hand-worked cases: offsets, marks, blanks, limits, and what a dead letter tells."""
+"""Hand-worked cases: offsets, marks, blanks, limits, and the details of a dead letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the bytes, a record's fate is what the naive reader says, whoever its neighbours are."""
+"""For any bytes, a record's outcome is that of the naive reader, whatever its neighbours are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from decode_naive import Bad, take
 from decode_odd import NUMBERS, OTHERS, STRINGS
 from decode_records import line_bytes
 from decode_streams import EVENTS, TIMES, layout_of
-from decode_told import bits, told
+from decoded_values import bits, by_offset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,13 +41,13 @@ def check(spec: StreamSpec, layout: RecordLayout, lines: list[bytes]) -> None:
             kept.append(line)
             wanted[at] = expected(spec, line)
         at += len(line) + 1
-    assert told(decode_lines(layout, chunk, "f", base)) == wanted
+    assert by_offset(decode_lines(layout, chunk, "f", base)) == wanted
     alone: dict[int, Any] = {}
     for offset, line in zip(offsets, kept, strict=True):
-        alone |= told(decode_lines(layout, line + b"\n", "f", offset))
+        alone |= by_offset(decode_lines(layout, line + b"\n", "f", offset))
     assert alone == wanted
     values = pa.array([b"skipped", *kept], pa.binary())[1:]
-    assert told(decode_values(layout, values, "t-0", np.array(offsets, np.int64), None)) == wanted
+    assert by_offset(decode_values(layout, values, "t-0", np.array(offsets, np.int64), None)) == wanted
 
 
 EVENTS_LAYOUT = layout_of(EVENTS)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from decode_streams import layout_of, stream
-from decode_told import told
+from decoded_values import by_offset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,8 +75,8 @@ def test_a_row_is_what_its_json_record_is(rows: list[dict[str, Any]], skipped: i
     wanted: dict[int, Any] = {}
     for number, row in enumerate(rows):
         line = json.dumps(row).replace("NaN", "1e999").replace("Infinity", "1e999")
-        (wanted[number],) = told(decode_lines(LAYOUT, line.encode(), "f", 0)).values()
-    assert told(decode_table(LAYOUT, table, "f", np.arange(len(rows)))) == wanted
+        (wanted[number],) = by_offset(decode_lines(LAYOUT, line.encode(), "f", 0)).values()
+    assert by_offset(decode_table(LAYOUT, table, "f", np.arange(len(rows)))) == wanted
 
 
 @pytest.mark.parametrize(

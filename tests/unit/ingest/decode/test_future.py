@@ -62,7 +62,7 @@ def test_what_is_dated_too_far_ahead_is_a_dead_letter(form: str) -> None:
     assert "field at: found" in found.dead[0].detail
     assert found.dead[0].raw is not None
     assert b"far" in found.dead[0].raw
-    assert len(in_form(form, spec_of(), rows, None).records) == 5, "where nobody knows when they were there"
+    assert len(in_form(form, spec_of(), rows, None).records) == 5, "without an ingest time"
 
 
 @pytest.mark.parametrize("form", ["lines", "values", "csv", "table"])

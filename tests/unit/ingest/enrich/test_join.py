@@ -48,7 +48,7 @@ def decoded(spec: StreamSpec, rows: Sequence[Mapping[str, Any]]) -> Records:
     return found.records
 
 
-def told(spec: StreamSpec, joins: Sequence[Join], rows: Sequence[Mapping[str, Any]], floor: int) -> list[Any]:
+def joined_records(spec: StreamSpec, joins: Sequence[Join], rows: Sequence[Mapping[str, Any]], floor: int) -> list[Any]:
     """What each record is in its true form, by its id: its fields and the tables that have no row for it."""
     records = joined(spec, joins, decoded(spec, rows))
     clock = np.maximum(np.maximum.accumulate(records.event_ms), floor)
@@ -142,7 +142,7 @@ def test_as_the_twin(
     found: list[Any] = []
     for first, last in itertools.pairwise([0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]):
         floor = max((row["at"] for row in rows[:first]), default=0)
-        found += told(spec, joins, rows[first:last], floor)
+        found += joined_records(spec, joins, rows[first:last], floor)
     assert found == wanted
 
 
@@ -192,7 +192,7 @@ def test_a_row_without_values_is_not_no_row() -> None:
     history = [Content(None, [{"id": "a"}]), Content(BASE + 5, [])]
     joins = joins_of(spec, STREAM, [NaiveTable("profile", PROFILE["key"], list(PROFILE["fields"]), None, history)])
     rows = [{"id": 1, "at": BASE, "came": 0, "account": "a"}]
-    assert [told(spec, joins, rows, floor)[0][1] for floor in (BASE, BASE + 5)] == [[0], [1]]
+    assert [joined_records(spec, joins, rows, floor)[0][1] for floor in (BASE, BASE + 5)] == [[0], [1]]
 
 
 @pytest.mark.parametrize("ingest", [False, True])

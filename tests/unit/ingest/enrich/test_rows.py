@@ -1,4 +1,4 @@
-"""Files of tables: what they may look like in each format, and everything that is wrong in them, told at its line."""
+"""Files of tables: the valid forms of each format, and an error with its line for everything wrong."""
 
 from __future__ import annotations
 

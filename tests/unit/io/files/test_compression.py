@@ -171,7 +171,7 @@ def test_one_that_is_no_archive_to_its_end_is_one_chunk_with_its_fault(
     spoiled = {"short": data[:-3], "tail": data[:-5] + b"?" + data[-4:], "behind": data + b"more"}[spoil]
     put(tmp_path, "a", spoiled)
     if spoil == "tail" and pack is zstd:
-        pytest.skip("without a checksum nobody can tell")
+        pytest.skip("damage cannot be detected without a checksum")
     log = log_of(tmp_path, "counts")
     (chunk,) = log.chunks(0, log.poll(0))
     assert (chunk.start, chunk.end, chunk.packed) == (0, len(spoiled), len(spoiled))
@@ -179,7 +179,7 @@ def test_one_that_is_no_archive_to_its_end_is_one_chunk_with_its_fault(
     if spoil != "short":  # nothing that comes later mends it
         waiting = FileChunks([str(tmp_path / "in" / "*")], str(tmp_path / "list2"), CHUNK)
         assert waiting.poll(0) == 1
-    assert log.poll(1) == 1, "told once"
+    assert log.poll(1) == 1, "reported once"
     again = log_of(tmp_path, "counts")
     assert again.chunks(0, again.poll(2)) == [chunk]
 

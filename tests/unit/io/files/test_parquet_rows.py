@@ -107,7 +107,7 @@ def test_rows_that_are_damaged_are_a_dead_letter_for_each_piece(tmp_path: Path) 
     start = pq.read_metadata(path).row_group(1).column(0).data_page_offset
     data = bytearray(path.read_bytes())
     data[start : start + 20] = b"\xff" * 20
-    path.write_bytes(data)  # in the midst, where nobody compares
+    path.write_bytes(data)  # in the middle, where no check compares
     decoded = [decode_chunk("parquet", LAYOUT, chunk) for chunk in chunks]
     assert [len(each.records) for each in decoded] == [30, 0, 0, 0]
     letters = [letter for each in decoded for letter in each.dead]

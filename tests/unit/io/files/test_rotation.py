@@ -181,11 +181,11 @@ def test_an_editor_that_writes_a_new_file_and_renames_it_over(folder: Path) -> N
     log = log_of(folder.parent)
     add(folder / "a.log", LONG + b"two\n")
     log.poll(NOW_MS)
-    add(folder / ".aside", LONG + b"two\nadded\n")
-    (folder / ".aside").replace(folder / "a.log")
+    add(folder / ".new", LONG + b"two\nadded\n")
+    (folder / ".new").replace(folder / "a.log")
     assert read(log, 1) == [("a.log", 305, b"added\n")]
-    add(folder / ".aside", LONG + b"too\nadded\n")
-    (folder / ".aside").replace(folder / "a.log")
+    add(folder / ".new", LONG + b"too\nadded\n")
+    (folder / ".new").replace(folder / "a.log")
     assert read(log, 2) == [("a.log#2", 0, LONG + b"too\nadded\n")], "what was read was changed: another file"
 
 
@@ -229,7 +229,7 @@ def test_a_batch_that_is_run_again_finds_its_bytes_under_another_name(folder: Pa
     log.poll(NOW_MS)
     assert log.chunks(0, 1)[0].path == str(folder / "old")
     (folder / "old").unlink()
-    with pytest.raises(SourceError, match="bytes 0-8 are not those that were taken in, and no file in its folder"):
+    with pytest.raises(SourceError, match="bytes 0-8 are not those that were read before, and no file in its folder"):
         open_chunk(given)
     (folder / "restored.bak").write_bytes(b"one\ntwo\n")
     assert read_chunk(given) == b"one\ntwo\n"

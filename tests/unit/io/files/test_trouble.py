@@ -43,7 +43,7 @@ def close_to(monkeypatch: pytest.MonkeyPatch, name: str) -> set[str]:
 
 
 def shut(monkeypatch: pytest.MonkeyPatch, folder: Path) -> set[str]:
-    """Let nobody look into ``folder``, not even root, for as long as it is in the set."""
+    """Make ``folder`` unreadable, also for root, as long as it is in the set."""
     closed, stat, opened, scandir = {str(folder)}, os.stat, Path.open, os.scandir
 
     def check(path: Any, *, itself: bool = False) -> None:

@@ -88,7 +88,7 @@ def test_a_trickle_is_no_answer(tls: bool) -> None:
     with trickling(HEAD, _server_context() if tls else None) as slow:
         address = HttpAddress(f"{'https' if tls else 'http'}://localhost:{slow.port}", str(TLS / "ca.pem"))
         with pytest.raises(NoAnswerError, match=r"no whole answer in 1 s"):
-            address.ask("GET", "/", Deadline(1.0))
+            address.request("GET", "/", Deadline(1.0))
         assert slow.asked.is_set()
 
 
@@ -127,10 +127,10 @@ def test_an_answer_is_whole_and_its_connection_serves_again(tls: bool) -> None:
     address = HttpAddress(f"{'https' if tls else 'http'}://localhost:{server.server_port}", str(TLS / "ca.pem"))
     for size in (2, 3_000_000, 70_000):
         sent = bytes(range(256)) * (size // 256 + 1)
-        reply = address.ask("POST", "/", Deadline(WAIT_S), body=sent, bytes_max=4 << 20)
+        reply = address.request("POST", "/", Deadline(WAIT_S), body=sent, bytes_max=4 << 20)
         assert (reply.status, reply.whole) == (200, True)
         assert reply.body == sent
-    part = address.ask("POST", "/", Deadline(WAIT_S), body=bytes(100), bytes_max=99)
+    part = address.request("POST", "/", Deadline(WAIT_S), body=bytes(100), bytes_max=99)
     assert (part.body, part.whole) == (bytes(99), False)
     assert len(ports) == 1
     address.close()
@@ -139,11 +139,11 @@ def test_an_answer_is_whole_and_its_connection_serves_again(tls: bool) -> None:
     thread.join()
 
 
-def test_a_greeting_that_never_comes_is_nobody() -> None:
+def test_a_missing_tls_greeting_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = HttpAddress(f"https://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(UnreachableError):
-            address.ask("GET", "/", Deadline(0.3))
+            address.request("GET", "/", Deadline(0.3))
 
 
 def test_a_stop_ends_what_is_waited_for() -> None:
@@ -152,7 +152,7 @@ def test_a_stop_ends_what_is_waited_for() -> None:
 
         def ask() -> None:
             try:
-                HttpAddress(f"http://127.0.0.1:{slow.port}").ask("GET", "/", Deadline(3_600, stop))
+                HttpAddress(f"http://127.0.0.1:{slow.port}").request("GET", "/", Deadline(3_600, stop))
             except NoAnswerError as error:
                 raised.append(error)
 
@@ -164,7 +164,7 @@ def test_a_stop_ends_what_is_waited_for() -> None:
     assert "stopped" in str(raised[0])
 
 
-def test_nobody_there_is_reported_apart_from_who_hangs_up() -> None:
+def test_no_peer_and_a_closed_connection_are_reported_differently() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -176,10 +176,10 @@ def test_nobody_there_is_reported_apart_from_who_hangs_up() -> None:
         thread = threading.Thread(target=hang_up, daemon=True)
         thread.start()
         with pytest.raises(ConnectionClosedError):
-            HttpAddress(f"http://127.0.0.1:{port}").ask("GET", "/", Deadline(WAIT_S))
+            HttpAddress(f"http://127.0.0.1:{port}").request("GET", "/", Deadline(WAIT_S))
         thread.join()
     with pytest.raises(UnreachableError):
-        HttpAddress(f"http://127.0.0.1:{port}").ask("GET", "/", Deadline(WAIT_S))
+        HttpAddress(f"http://127.0.0.1:{port}").request("GET", "/", Deadline(WAIT_S))
 
 
 def test_a_name_that_is_not_found_in_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

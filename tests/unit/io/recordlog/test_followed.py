@@ -51,7 +51,7 @@ class Run:
         self.acknowledged += [raw for _, raw in lines]
 
     def kill(self, size: int) -> None:
-        """In the midst of a write: what was written is in the file, and nobody was told."""
+        """Killed in the middle of a write: the file has the data, and no caller was answered."""
         self.log.close()
         number, raw = self.line(size)
         last = max(self.folder.glob("*.jsonl"), default=self.folder / segment_name(1))

@@ -52,9 +52,9 @@ class FakeProducer:
     def poll(self, _: float) -> None:
         with self._lock:
             mine, self._waiting = ([], self._waiting) if self.silent and not self.purged else (self._waiting, [])
-        for number, tell in enumerate(mine):
+        for number, on_delivery in enumerate(mine):
             error = KafkaError(KafkaError._PURGE_INFLIGHT) if self.purged else self.error
-            tell(error, Message(number))
+            on_delivery(error, Message(number))
 
     def flush(self, timeout_s: float) -> None:
         self.poll(timeout_s)
@@ -162,7 +162,7 @@ def test_a_record_is_put_there_while_another_one_waits(made: list[FakeProducer])
 
 
 def test_what_is_known_by_its_id_is_not_put_there_whatever_it_says(made: list[FakeProducer]) -> None:
-    """The first message of an id is the pipeline's record: the place of that one is told, of whatever is asked."""
+    """The first message of an id is the pipeline's record: every request for the id gets its position."""
 
     async def play() -> None:
         log = KafkaRecordLog(SETTINGS, "payments", "account")
@@ -215,7 +215,7 @@ def test_the_last_ones_are_known(made: list[FakeProducer], monkeypatch: pytest.M
             for number, place in enumerate(places):
                 log.know(f"t{number}", place)
             assert await log.append([record(2), record(3)]) == places[2:]
-            assert await log.append([record(1)]) == [LogPosition("payments-0", 0)], "nobody knows of it any more"
+            assert await log.append([record(1)]) == [LogPosition("payments-0", 0)], "it is forgotten"
             assert len(made) == 1
         finally:
             await log.close()

@@ -58,7 +58,7 @@ def of_rate(rate: int | str, minutes: int = 60) -> WindowVerdict:
     return verdict(EventCounts(10_000 - int(bad), 10_000, minutes), THREE_NINES, minutes)
 
 
-def test_somebody_is_reported_where_both_windows_burn() -> None:
+def test_there_is_a_page_where_both_windows_burn() -> None:
     fast = PAIRS[0]
     assert not burns(fast, of_rate("14.4"), of_rate("14.4")), "just as fast is not faster"
     assert burns(fast, of_rate("14.5"), of_rate("14.5"))

@@ -72,7 +72,7 @@ def delivered(*alerts: dict[str, Any], dead: int = 0, **figures: Any) -> Deliver
 
 
 def test_the_promises_are_reported_whole(tmp_path: Path) -> None:
-    assert [each.said for each in objectives_of(pipeline(tmp_path).slo)] == [
+    assert [each.promise for each in objectives_of(pipeline(tmp_path).slo)] == [
         "99 % of alerts within 250 ms",
         "99 % of answers within 50 ms",
         "99.9 % of seconds at most 5 s behind",
@@ -128,7 +128,7 @@ def waiting(amount: int | None, stream: str = "payments") -> SourceBacklog:
 
 def test_lag_is_the_age_of_what_waits() -> None:
     lag = LagMeter(["payments"], began_ms=1_000)
-    assert lag.of([], {}, 2_000) is None, "nobody was asked yet"
+    assert lag.of([], {}, 2_000) is None, "no process was asked yet"
     assert lag.of([waiting(9)], {}, 4_000) == 3_000, "what waits was there when the run began"
     assert lag.of([waiting(9)], {"payments": 3_500}, 4_000) == 500
     assert lag.of([waiting(0)], {"payments": 3_500}, 60_000) == 0, "nothing waits"

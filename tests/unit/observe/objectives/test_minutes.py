@@ -47,7 +47,7 @@ def test_a_minute_is_known_once_it_is_over_and_written(tmp_path: Path) -> None:
     assert counted(file, "lag", START + 1, 60) == EventCounts(1, 2, 1)
     assert counted(file, "availability", START + 1, 60) == EventCounts(0, 0, 1), "no request is not unknown"
     clock.ms += 60_000
-    recorder.flush()  # nobody looked at lag in this one: it is unknown
+    recorder.flush()  # lag was not read in this one: it is unknown
     assert counted(file, "lag", START + 2, 60) == EventCounts(1, 2, 1)
     assert counted(file, "availability", START + 2, 60) == EventCounts(0, 0, 2)
     assert (recorder.events, recorder.bad) == ({"lag": 2, "availability": 0}, {"lag": 1, "availability": 0})

@@ -39,7 +39,7 @@ def put(path: Path, *minutes: tuple[int, int, int]) -> None:
     MinuteFile(path, "payments").add(rows, [], START)
 
 
-def test_command_api_and_page_tell_the_same_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_api_and_page_show_the_same_value(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Of 1,000 seconds 999 have a lag of 1.2 s at most, one of 8 s: 99.9 % of them are at most 1.2 s behind.
     seconds = encode_buckets(counted(np.array([1_200.0] * 999 + [8_000.0]), 5_000.0))
     MinuteFile(folder / "out" / "slo.db", "payments").add([Minute(*LAG, START - 1, 999, 1_000, seconds)], [], START)
@@ -84,7 +84,7 @@ def test_a_report_worked_by_hand(tmp_path: Path) -> None:
     }
     assert (day["good"], day["total"], day["unknown_minutes"]) == (7_127, 7_140, 1_440 - 119)
     assert day["kept"] is False, "what is known is enough to say that it was missed"
-    # Of the last 5 minutes none was bad, so nobody is woken; three days have no more than these two hours.
+    # Of the last 5 minutes none was bad, so there is no page; three days have no more than these two hours.
     assert [(each["long"], each["long_burn_rate"]) for each in found["burning"]] == [
         ("3d", float(Fraction(13, 7_140) * 1_000))
     ]
@@ -177,7 +177,7 @@ def test_the_rules_are_what_prometheus_takes(folder: Path, capsys: pytest.Captur
 
 
 def exported(folder: Path) -> set[str]:
-    """The names that a run and an API tell, which have counted something."""
+    """The metric names of a run and of an API that have counted something."""
     found = set()
     recorder = Recorder(MinuteFile(folder / "x.db", "payments"), objectives_of(pipeline(folder).slo), lambda: NOW_MS)
     recorder.add("lag", 3, 5)

@@ -132,7 +132,7 @@ def test_values_of_before_they_were_kept_are_not_made_up(tmp_path: Path) -> None
     file.add([Minute(LAG, promised.held, END - 1, 1, 1, encode_buckets(counted(np.array([700.0]), 5_000.0)))], [], END)
     found = found_of(file, promised, END)
     assert found.windows["24h"].counts.total == 6
-    assert found.values["24h"] is None, "of five of six nobody knows the value"
+    assert found.values["24h"] is None, "five of six values are unknown"
     assert found.values["1h"] == pytest.approx(700.0, rel=0.022)
 
 

@@ -47,7 +47,7 @@ def run(
     watch = RunWatch(WatchSettings(listen="127.0.0.1:0"), name, {STREAM: "wall"})
     sinks: Any = [Postgres(), Kafka()]
     watch.figures.name_sinks(sinks)
-    watch._pipeline = SimpleNamespace(  # type: ignore[assignment]  # nobody else is asked
+    watch._pipeline = SimpleNamespace(  # type: ignore[assignment]  # no other part is asked
         sinks=sinks, alive=True, standing=lambda: PipelineStatus(started=True, rules={"active": 3}), waiting=list
     )
     watch._alive = True

@@ -135,7 +135,7 @@ def test_replicas_and_a_sink_that_is_held(tmp_path: Path) -> None:
         replicas = [ReplicaLag(0, 7, 12, ready=True), ReplicaLag(1, None, None, ready=False)]
         body = running_report(config, round((now_s + 1) * 1000), lambda: replicas)
     assert body["state"] == "not ready"
-    assert "sink kafka has not taken the batch" in body["reasons"][0]
+    assert "sink kafka has not accepted the batch" in body["reasons"][0]
     (kafka,) = (each for each in body["sinks"] if each["name"] == "kafka")
     assert (kafka["retries"], kafka["limit_ms"]) == (1, 60_000)
     assert [(each["behind"] if "behind" in each else each["ms"], each["crossed"]) for each in body["replicas"]] == [

@@ -35,7 +35,7 @@ QUICK = RetryPolicy(initial_ms=1, max_ms=1)
 
 
 class Shaky(ConsoleSink):
-    """Fails as often as it is told to."""
+    """Fails a given number of times."""
 
     def __init__(self, failures: int = 0) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ def test_a_key_is_sent_and_never_reported(collector: Collector, tmp_path: Path) 
         spans.close()
     assert collector.requests[0][0]["authorization"] == f"Bearer {SECRET}"
     (line,) = logs
-    assert line["event"].startswith("a collector does not take spans")
+    assert line["event"].startswith("a collector does not accept spans")
     assert SECRET not in str(logs)
 
 
@@ -211,8 +211,8 @@ def test_a_collector_that_is_away_is_reported_of_once(collector: Collector, monk
         run(spans, [ConsoleSink()], batch(2))
         spans.close()
     assert [line["event"] for line in logs] == [
-        "a collector does not take spans; they are dropped until it does",
-        "spans are taken again",
+        "a collector does not accept spans; they are dropped until it does",
+        "the collector accepts spans again",
     ]
     assert logs[1]["dropped"] > 0
 

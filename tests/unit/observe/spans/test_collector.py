@@ -15,7 +15,7 @@ from crossline.observe.spans import exporter
 from crossline.observe.spans.exporter import ReportingExporter
 
 WAIT_S = 120.0
-SPANS: Any = [None]  # nobody here looks at them
+SPANS: Any = [None]  # no test here reads them
 
 
 class Slow(SpanExporter):
@@ -43,7 +43,7 @@ def test_spans_are_dropped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None
         assert reporting.export(SPANS) is SpanExportResult.FAILURE
         assert reporting.export(SPANS) is SpanExportResult.FAILURE
     assert slow.asked == 1, "what was given up is still being sent"
-    assert [each["event"] for each in logs] == ["a collector does not take spans; they are dropped until it does"]
+    assert [each["event"] for each in logs] == ["a collector does not accept spans; they are dropped until it does"]
     monkeypatch.setattr(exporter, "ANSWER_S_MAX", WAIT_S)
     slow.ended.set()
     assert slow.done.wait(WAIT_S)

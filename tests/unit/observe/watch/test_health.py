@@ -60,7 +60,7 @@ def test_a_batch_that_runs_has_its_time() -> None:
 
 def test_a_sink_that_is_down_is_named() -> None:
     sinks = {"sqlite": SinkFigures(), "kafka": SinkFigures(behind_since_s=990.0)}
-    assert reasons(sinks=sinks) == ("sink kafka has not taken the batch for 10 s",)
+    assert reasons(sinks=sinks) == ("sink kafka has not accepted the batch for 10 s",)
 
 
 def test_who_does_not_live_is_not_ready() -> None:

@@ -103,7 +103,7 @@ def test_a_batch_is_added_up() -> None:
         [("plan",), ("tasks",), ("collect",), ("deliver",), ("mark",)], 1
     )
     assert found["crossline_batch_seconds_sum"] == {(): 0.15}
-    assert found["crossline_alert_latency_seconds_count"] == {("s",): 1}, "an absence is told when time has passed"
+    assert found["crossline_alert_latency_seconds_count"] == {("s",): 1}, "an absence is emitted when time has passed"
     assert found["crossline_alert_latency_seconds_bucket"]["1.0", "s"] == 0
     assert abs(time.time() - found["crossline_last_batch_timestamp_seconds"][()]) < 100
 

@@ -142,7 +142,7 @@ def test_other_paths_methods_and_faults() -> None:
 
 
 def answered(listener: HttpListener) -> bool:
-    """Whether somebody who asks now gets the page."""
+    """Whether a request now gets the page."""
     try:
         with urllib.request.urlopen(f"http://{listener.place}/ok", timeout=60) as answer:
             return bool(answer.read() == b"yes")

@@ -15,7 +15,7 @@ from crossline.rule_registry.sources.folder import Files
 from crossline.rule_registry.sources.rule_publisher import TopicPublisher
 from crossline.rule_registry.sources.topic import TopicPublications, rule_name
 from crossline.rules.ruleset import RuleSet
-from rule_registry.desk import STREAMS
+from rule_registry.harness import STREAMS
 
 TOPIC = "control"
 
@@ -120,9 +120,9 @@ def files_of(board: Board) -> Files:
     return found.changed() or {}
 
 
-def desk_of(board: Board) -> TopicPublisher:
+def publisher_of(board: Board) -> TopicPublisher:
     return TopicPublisher(files_of(board))
 
 
-def told(events: Sequence[RuleEvent]) -> list[tuple[str, str | None, int | None, str | None]]:
+def event_values(events: Sequence[RuleEvent]) -> list[tuple[str, str | None, int | None, str | None]]:
     return [(each.event, each.rule_id, each.version, each.status) for each in events]

@@ -14,7 +14,7 @@ from crossline.rules.ruleset import RuleSet
 from rule_registry.test_models import onnx_of, write
 from rule_registry.test_shared_figures import FIGURE, RULE
 
-from .board import Board, Pipeline, desk_of, told
+from .board import Board, Pipeline, event_values, publisher_of
 
 FIGURE_TEXT = FIGURE.format(version=1, status="active", window="1h")
 RULE_TEXT = RULE.format(version=1, status="active", figure="{figure: account_spent}")
@@ -35,7 +35,7 @@ def publish(board: Board, file: Path, text: str | None = None) -> list[str]:
     if text is not None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    sent = [each for each in desk_of(board).publish(file) if each.value is not None]
+    sent = [each for each in publisher_of(board).publish(file) if each.value is not None]
     for each in sent:
         board.post(each.key, each.value, "alice")
     return [each.key for each in sent]
@@ -75,15 +75,15 @@ def test_a_model_is_no_part_of_what_bounds_the_text_of_a_rule(board: Board, pipe
 
 def test_a_figure_goes_before_the_rules_that_name_it(board: Board, pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.start()
-    desk = tmp_path / "desk"
+    author_folder = tmp_path / "desk"
     with pytest.raises(RefusedError, match="account_spent"):
-        publish(board, desk / "spender.yaml", RULE_TEXT)
-    (desk / "spender.yaml").unlink()
-    assert publish(board, desk / "figures.yaml", FIGURE_TEXT) == ["figure/account_spent/1"]
-    assert publish(board, desk / "figures.yaml", FIGURE_TEXT) == [], "it stands there"
-    assert publish(board, desk / "spender.yaml", RULE_TEXT) == ["rule/spender/1"]
-    assert told(pipeline.look()) == [("published", "spender", 1, "active")]
-    (of_folder,) = read_rules(desk)
+        publish(board, author_folder / "spender.yaml", RULE_TEXT)
+    (author_folder / "spender.yaml").unlink()
+    assert publish(board, author_folder / "figures.yaml", FIGURE_TEXT) == ["figure/account_spent/1"]
+    assert publish(board, author_folder / "figures.yaml", FIGURE_TEXT) == [], "it stands there"
+    assert publish(board, author_folder / "spender.yaml", RULE_TEXT) == ["rule/spender/1"]
+    assert event_values(pipeline.look()) == [("published", "spender", 1, "active")]
+    (of_folder,) = read_rules(author_folder)
     assert digests(pipeline.start()) == [of_folder.body_digest()]
     # What judges is in the log: a figure that is taken away is none for rules that come then.
     board.post("figure/account_spent/1", None, "bob")

@@ -25,7 +25,7 @@ from crossline.rule_registry.sources.ownership import (
     user_name,
 )
 from crossline.rule_registry.sources.review import approval_text
-from rule_registry.desk import STREAMS, rule
+from rule_registry.harness import STREAMS, rule
 
 
 class Team:
@@ -46,9 +46,9 @@ class Team:
 
     def write(self, who: str, name: str, text: str) -> None:
         path = self.folder / name
-        aside = path.with_name(".aside")
-        aside.write_text(text)
-        aside.replace(path)
+        partial = path.with_name(".new")
+        partial.write_text(text)
+        partial.replace(path)
         self.owners[path] = who
 
     def approve(self, who: str, name: str) -> None:
@@ -131,7 +131,7 @@ def test_a_server_publishes_and_approves_in_the_names_of_people(team: Team) -> N
     assert [(each.event, each.who, each.approved_by) for each in team.look()] == [("published", "ann", "robert")]
 
 
-def test_of_whoever_else_says_so_nothing_is_believed(team: Team) -> None:
+def test_names_stated_by_others_are_not_trusted(team: Team) -> None:
     team.state("mallory", "large.yaml", rule(), "ann")
     team.write("mallory", "large.yaml", rule())
     assert [(each.event, each.who) for each in team.look()] == [("waiting", "mallory")], "her file is hers"

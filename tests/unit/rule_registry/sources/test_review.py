@@ -16,9 +16,9 @@ from crossline.rule_registry.history import History
 from crossline.rule_registry.rule_files import NOTHING_KNOWN, read_files
 from crossline.rule_registry.sources.review import check_proof
 from crossline.rule_registry.sources.rule_publisher import TopicPublisher
-from rule_registry.desk import rule
+from rule_registry.harness import rule
 
-from .board import Board, Pipeline, desk_of, files_of, told
+from .board import Board, Pipeline, event_values, files_of, publisher_of
 
 PUBLISHED: tuple[str, str, int, str] = ("published", "large", 1, "active")
 
@@ -34,7 +34,7 @@ def pipeline(board: Board, tmp_path: Path) -> Pipeline:
 
 
 def approve(board: Board, who: str, rule_id: str = "large", version: int | None = None) -> None:
-    message = desk_of(board).approve(rule_id, who, version)
+    message = publisher_of(board).approve(rule_id, who, version)
     board.post(message.key, message.value, who)
 
 
@@ -42,7 +42,7 @@ def test_a_version_waits_for_another_one_s_approval(board: Board, pipeline: Pipe
     board.post("rule/large/1", rule(), "alice")
     assert len(pipeline.start()) == 0
     assert [(each.event, each.who) for each in pipeline.log] == [("waiting", "alice"), ("started", None)]
-    assert pipeline.look() == [], "told once"
+    assert pipeline.look() == [], "reported once"
     pipeline.start()
     assert pipeline.look() == [], "also over a restart"
     approve(board, "bob")
@@ -74,21 +74,21 @@ def test_an_approval_may_come_first(board: Board, pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("who", ["alice", "Alice", "ALICE", "aIice", "a1ice", "alLce"])
-def test_nobody_approves_of_his_own(board: Board, pipeline: Pipeline, who: str) -> None:
+def test_no_author_approves_his_own_version(board: Board, pipeline: Pipeline, who: str) -> None:
     board.post("rule/large/1", rule(), "alice")
     with pytest.raises(PermanentError, match="expected another one's approval"):
-        desk_of(board).approve("large", who)
+        publisher_of(board).approve("large", who)
     pipeline.start()
     other = Board()
     other.post("rule/large/1", rule(), "carol")
-    message = desk_of(other).approve("large", who)
+    message = publisher_of(other).approve("large", who)
     board.post(message.key, message.value, who)
     (event,) = pipeline.look()
     assert (event.event, event.who) == ("refused", who)
     assert "who published version 1 of large" in str(event.text)
 
 
-# What nobody sees, what looks like another letter, what is written in another way, what moves the rest.
+# Invisible characters, look-alikes of other letters, what is written in another way, what moves the rest.
 LOOK_ALIKE = {
     "alice\ufe0f": "character 6 is U+FE0F (VARIATION SELECTOR-16)",
     "ali\u034fce": "character 4 is U+034F (COMBINING GRAPHEME JOINER)",
@@ -118,9 +118,9 @@ def test_a_name_outside_the_alphabet_is_refused_wherever_it_stands(
 ) -> None:
     """As one who approves, as one who publishes, as the author of what another one gave a status, in a log."""
     board.post("rule/large/1", rule(), "alice")
-    good = desk_of(board).approve("large", "bob")
+    good = publisher_of(board).approve("large", "bob")
     with pytest.raises(PermanentError) as caught:
-        desk_of(board).approve("large", who)
+        publisher_of(board).approve("large", who)
     assert LOOK_ALIKE[who] in str(caught.value)
     pipeline.start()
     board.post(f"approval/large/1/{who}", good.value, who)
@@ -137,9 +137,7 @@ def test_a_name_outside_the_alphabet_is_refused_wherever_it_stands(
 
 
 @pytest.mark.parametrize("who", ["alice\ufe0f", "\u0430lice"])
-def test_an_author_whom_a_log_has_under_such_a_name_is_nobody_s_other(
-    board: Board, pipeline: Pipeline, who: str
-) -> None:
+def test_an_author_logged_under_such_a_name_is_no_second_person(board: Board, pipeline: Pipeline, who: str) -> None:
     """A log from elsewhere, or of a time that took any name."""
     board.post("rule/large/1", rule(), "carol")
     pipeline.start()
@@ -154,7 +152,7 @@ def test_an_author_whom_a_log_has_under_such_a_name_is_nobody_s_other(
     assert all(LOOK_ALIKE[who] in str(each.text) and "another version" in str(each.text) for each in events)
 
 
-def test_an_author_that_cannot_be_read_is_not_nobody(board: Board, pipeline: Pipeline) -> None:
+def test_an_unreadable_author_is_still_an_author(board: Board, pipeline: Pipeline) -> None:
     pipeline.start()
     board.post("rule/large/1", rule(), "alice")
     last = board.messages[-1]
@@ -175,12 +173,12 @@ def test_an_approval_is_of_what_was_looked_at(board: Board, pipeline: Pipeline) 
     assert [each.event for each in events] == ["waiting", "refused", "waiting"]
     assert "another body" in str(events[1].text)
     approve(board, "bob")
-    assert told(pipeline.look()) == [PUBLISHED]
+    assert event_values(pipeline.look()) == [PUBLISHED]
 
 
 def test_approvals_that_are_none(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule(), "alice")
-    good = desk_of(board).approve("large", "bob").value
+    good = publisher_of(board).approve("large", "bob").value
     pipeline.start()
     board.post("approval/large/1/bob", good)
     board.post("approval/large/1/carol", good, "bob")
@@ -191,7 +189,7 @@ def test_approvals_that_are_none(board: Board, pipeline: Pipeline) -> None:
     assert {each.event for each in events} == {"refused"}
     assert len(events) == 5
     board.post("approval/large/1/bob", good, "bob")
-    assert told(pipeline.look()) == [PUBLISHED]
+    assert event_values(pipeline.look()) == [PUBLISHED]
 
 
 def test_an_approval_that_was_taken_back_in_time_counts_no_more(board: Board, pipeline: Pipeline) -> None:
@@ -212,7 +210,7 @@ def test_a_start_that_comes_later_meets_what_was_effective_in_between(
     """Its message and its approval were there together, before either was undone."""
     other = Board()
     other.post("rule/large/1", rule(), "alice")
-    approval = desk_of(other).approve("large", "bob")
+    approval = publisher_of(other).approve("large", "bob")
     messages = [("rule/large/1", rule(), "alice"), (approval.key, approval.value, "bob")]
     if last == "another body":
         undone: tuple[str, str | None, str] = ("rule/large/1", rule(amount=7), "alice")
@@ -238,25 +236,25 @@ def test_who_published_has_to_be_stated(board: Board, pipeline: Pipeline) -> Non
     (event,) = pipeline.look()
     assert (event.event, "does not say who made it" in str(event.text)) == ("refused", True)
     with pytest.raises(PermanentError, match="does not say who published it"):
-        desk_of(board).approve("large", "bob")
+        publisher_of(board).approve("large", "bob")
     board.post("rule/large/1", rule(), "alice")
     approve(board, "bob")
-    assert told(pipeline.look()) == [PUBLISHED]
+    assert event_values(pipeline.look()) == [PUBLISHED]
 
 
-def test_what_is_in_force_may_be_paused_by_anybody_and_a_draft_needs_nobody(board: Board, pipeline: Pipeline) -> None:
+def test_anybody_may_pause_a_version_in_force_and_a_draft_needs_no_approval(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule(), "alice")
     approve(board, "bob")
     pipeline.start()
     board.post("rule/large/1", rule(status="paused"), "alice")
     board.post("rule/large/1", rule(status="active"), "alice")
     board.post("rule/large/2", rule(version=2, status="draft"), "alice")
-    assert [status for *_, status in told(pipeline.look())] == ["paused", "active", "draft"]
+    assert [status for *_, status in event_values(pipeline.look())] == ["paused", "active", "draft"]
     # But one that was not in force ends the one before it, whatever its status is.
     board.post("rule/large/2", rule(version=2, status="retired"), "alice")
     assert [each.event for each in pipeline.look()] == ["waiting"]
     approve(board, "bob")
-    assert told(pipeline.look()) == [("status_changed", "large", 2, "retired")]
+    assert event_values(pipeline.look()) == [("status_changed", "large", 2, "retired")]
 
 
 @pytest.mark.parametrize("seen", [True, False])
@@ -267,21 +265,21 @@ def test_who_has_another_one_pause_his_version_is_its_author_still(
     board.post("rule/large/1", rule(), "alice")
     if seen:
         assert [each.event for each in pipeline.look()] == ["waiting"]
-    message = desk_of(board).set_status("large", "paused")
-    author = None if seen else desk_of(board).author(message)  # some other program may leave it out
+    message = publisher_of(board).set_status("large", "paused")
+    author = None if seen else publisher_of(board).author(message)  # some other program may leave it out
     board.post(message.key, message.value, "bob", author=author)
     board.compact()
     other = Board()
     other.post("rule/large/1", rule(), "carol")
     for who in ("alice", "bob"):
-        approval = desk_of(other).approve("large", who)
+        approval = publisher_of(other).approve("large", who)
         board.post(approval.key, approval.value, who)
     assert {(each.event, each.source) for each in pipeline.look()} - {("waiting", "rule/large/1")} == {
         ("refused", "approval/large/1/alice"),
         ("refused", "approval/large/1/bob"),
     }
     approve(board, "carol")
-    assert told(pipeline.look()) == [("published", "large", 1, "paused")]
+    assert event_values(pipeline.look()) == [("published", "large", 1, "paused")]
 
 
 def test_one_that_reads_the_hits_of_one_that_waits_waits_too(board: Board, pipeline: Pipeline) -> None:
@@ -295,14 +293,14 @@ def test_one_that_reads_the_hits_of_one_that_waits_waits_too(board: Board, pipel
         ("waiting", "large"),
     ]
     approve(board, "bob")
-    assert told(pipeline.look()) == [PUBLISHED, ("published", "reader", 1, "active")]
+    assert event_values(pipeline.look()) == [PUBLISHED, ("published", "reader", 1, "active")]
 
 
 def test_commands_refuse_what_pipelines_would(board: Board, tmp_path: Path) -> None:
     def publish(*texts: str) -> list[str]:
         file = tmp_path / "desk.yaml"
         file.write_text("".join(texts))
-        messages = desk_of(board).publish(file)
+        messages = publisher_of(board).publish(file)
         for each in messages:
             if each.value is not None:
                 board.post(each.key, each.value, "alice")
@@ -322,14 +320,14 @@ def test_commands_refuse_what_pipelines_would(board: Board, tmp_path: Path) -> N
     assert publish(rule("other", version=3)) == ["published"]
     with pytest.raises(RefusedError, match="expected a version above 3"):
         publish(rule("other", version=2))
-    message = desk_of(board).set_status("large", "paused")
+    message = publisher_of(board).set_status("large", "paused")
     assert (message.key, message.change) == ("rule/large/2", "status_changed")
     assert message.value is not None
     assert b"status: paused" in message.value
     with pytest.raises(PermanentError, match="cannot become draft"):
-        desk_of(board).set_status("large", "draft")
+        publisher_of(board).set_status("large", "draft")
     with pytest.raises(PermanentError, match="found no rule lrge; expected one of large, other; did you mean large"):
-        desk_of(board).set_status("lrge", "paused")
+        publisher_of(board).set_status("lrge", "paused")
 
 
 def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board, tmp_path: Path) -> None:
@@ -338,28 +336,28 @@ def test_a_retired_version_stays_retired_before_any_pipeline_looks(board: Board,
     running.start()
     running.stop()
     board.post("rule/large/1", rule(status="retired"), "alice")
-    desk = TopicPublisher(files_of(board), [History(running.log)])
+    publisher = TopicPublisher(files_of(board), [History(running.log)])
     with pytest.raises(PermanentError, match="from retired to active"):
-        desk.set_status("large", "active")
+        publisher.set_status("large", "active")
     file = tmp_path / "desk.yaml"
     file.write_text(rule())
     with pytest.raises(RefusedError, match="from retired to active"):
-        desk.publish(file)
+        publisher.publish(file)
 
 
-def test_what_nobody_approved_of_becomes_active_by_two(board: Board, pipeline: Pipeline) -> None:
+def test_an_unapproved_version_needs_two_people_to_become_active(board: Board, pipeline: Pipeline) -> None:
     """A shadow of before a review was required: one person alone does not make it active, with whatever scopes."""
     before = Pipeline(board, pipeline.folder)
     before.start()
     board.post("rule/large/1", rule(status="shadow"), "alice")
-    assert told(before.look()) == [("published", "large", 1, "shadow")]
+    assert event_values(before.look()) == [("published", "large", 1, "shadow")]
     before.stop()
     pipeline.start()
     board.post("rule/large/1", rule(status="active"), "alice", author="alice")
     assert [(each.event, each.status) for each in pipeline.look()] == [("waiting", None)]
     assert [each.kind for each in pipeline.start().versions] == ["shadow"]
     with pytest.raises(PermanentError, match="expected another one's approval"):
-        desk_of(board).approve("large", "alice")
+        publisher_of(board).approve("large", "alice")
     approve(board, "bob")
     (event,) = pipeline.look()
     assert (event.event, event.status, event.approved_by) == ("status_changed", "active", "bob")
@@ -374,9 +372,9 @@ def test_going_back_to_approved_words_needs_no_approval_and_to_others_does(board
     pipeline.start()
     board.post("rule/large/2", rule(version=2, severity="high"), "alice")
     approve(board, "bob")
-    assert told(pipeline.look()) == [("published", "large", 2, "active")]
+    assert event_values(pipeline.look()) == [("published", "large", 2, "active")]
     board.post("rule/large/3", rule(version=3), "alice")
-    assert told(pipeline.look()) == [("published", "large", 3, "active")], "as version 1 said, of which bob approved"
+    assert event_values(pipeline.look()) == [("published", "large", 3, "active")], "as version 1, approved"
     board.post("rule/large/4", rule(version=4, severity="low"), "alice")
     assert [each.event for each in pipeline.look()] == ["waiting"]
     board.post("rule/large/5", rule(version=5), "alice")

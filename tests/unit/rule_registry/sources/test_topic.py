@@ -14,9 +14,9 @@ from crossline.rule_registry.list_log import ListContents
 from crossline.rule_registry.lists import ListsDirectory
 from crossline.rule_registry.sources.keys import ApprovalKey, ListKey, RuleKey, key_of, key_of_bytes
 from crossline.rule_registry.sources.topic import STEPS_MAX, TopicPublications, list_file
-from rule_registry.desk import rule
+from rule_registry.harness import rule
 
-from .board import Board, BoardReader, Pipeline, told
+from .board import Board, BoardReader, Pipeline, event_values
 
 BEGINNING: tuple[str, str, int, str] = ("published", "large", 1, "active")
 
@@ -58,12 +58,12 @@ def test_who_published_what_when_and_from_where_is_in_the_log(board: Board, pipe
     assert (event.source, event.line, event.effective_from_ms) == ("rule/large/2", 1, 1_000)
 
 
-def test_statuses_that_follow_each_other_are_taken_up_one_by_one(board: Board, pipeline: Pipeline) -> None:
+def test_statuses_that_follow_each_other_are_applied_one_by_one(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule())
     pipeline.start()
     for status in ("paused", "active", "shadow"):
         board.post("rule/large/1", rule(status=status))
-    assert [status for *_, status in told(pipeline.look())] == ["paused", "active", "shadow"]
+    assert [status for *_, status in event_values(pipeline.look())] == ["paused", "active", "shadow"]
 
 
 def test_a_first_start_meets_the_same_as_one_that_was_there(board: Board, pipeline: Pipeline, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_first_start_meets_the_same_as_one_that_was_there(board: Board, pipeli
     pipeline.look()
     later = Pipeline(board, tmp_path / "later")
     later.start()
-    assert told(later.log[:-1]) == told(pipeline.log[1:])
+    assert event_values(later.log[:-1]) == event_values(pipeline.log[1:])
     assert [each.event for each in later.log] == ["refused", "published", "refused", "status_changed", "started"]
 
 
@@ -88,7 +88,7 @@ def test_of_two_publishers_of_a_version_the_first_is_right(board: Board, pipelin
     assert (second.event, second.who) == ("refused", "bob")
     board.compact()
     assert [each.rule.body_digest() for each in pipeline.start().versions] == [first.digest]
-    assert pipeline.look() == [], "a refusal is told once"
+    assert pipeline.look() == [], "a refusal is reported once"
 
 
 def test_a_restart_repeats_nothing_that_the_topic_still_has(board: Board, pipeline: Pipeline) -> None:
@@ -103,14 +103,14 @@ def test_a_restart_repeats_nothing_that_the_topic_still_has(board: Board, pipeli
     assert pipeline.look() == []
 
 
-def test_what_came_while_nothing_ran_is_taken_up(board: Board, pipeline: Pipeline) -> None:
+def test_messages_sent_while_no_pipeline_ran_are_applied(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule())
     pipeline.start()
     pipeline.stop()
     board.post("rule/large/1", rule(status="paused"))
     board.post("rule/large/1", rule(status="active"))
     pipeline.start()
-    assert [status for *_, status in told(pipeline.look())] == ["paused", "active"]
+    assert [status for *_, status in event_values(pipeline.look())] == ["paused", "active"]
 
 
 def test_the_log_has_what_compaction_lost(board: Board, pipeline: Pipeline) -> None:
@@ -163,7 +163,7 @@ def test_wrong_messages_are_refused_by_themselves(board: Board, pipeline: Pipeli
     board.post("list/cards.txt", "a\n")
     board.post("rule/large/1", rule())
     events = pipeline.look()
-    assert told(events)[-1] == BEGINNING
+    assert event_values(events)[-1] == BEGINNING
     refused = {each.source: str(each.text) for each in events[:-1]}
     assert set(refused) == {
         "rule/bad/1",
@@ -184,7 +184,7 @@ def test_a_rule_that_reads_hits_waits_for_the_message_of_the_other(board: Board,
     board.post("rule/reader/1", rule("reader").replace("payments", "rule:large"))
     assert [each.event for each in pipeline.look()] == ["refused"]
     board.post("rule/large/1", rule())
-    assert told(pipeline.look()) == [BEGINNING, ("published", "reader", 1, "active")]
+    assert event_values(pipeline.look()) == [BEGINNING, ("published", "reader", 1, "active")]
 
 
 def test_a_topic_that_does_not_answer(
@@ -198,7 +198,7 @@ def test_a_topic_that_does_not_answer(
     assert pipeline.look() == []
     board.answers = True
     board.post("rule/large/1", rule(status="paused"))
-    assert told(pipeline.look()) == [("status_changed", "large", 1, "paused")]
+    assert event_values(pipeline.look()) == [("status_changed", "large", 1, "paused")]
     board.answers = False
     with pytest.raises(SourceError, match="control topic control cannot be read: nobody answers"):
         Pipeline(board, tmp_path / "later").start()
@@ -215,7 +215,7 @@ def test_a_topic_that_was_made_anew(board: Board, pipeline: Pipeline) -> None:
     assert [(each.event, each.rule_id) for each in events] == [("published", "large"), ("absent", "other")]
 
 
-def test_of_very_many_messages_the_oldest_are_not_taken_up_one_by_one(board: Board, pipeline: Pipeline) -> None:
+def test_of_very_many_messages_the_oldest_are_not_applied_one_by_one(board: Board, pipeline: Pipeline) -> None:
     board.post("rule/large/1", rule())
     for _ in range(STEPS_MAX):
         board.post("rule/large/1", rule(status="paused"))

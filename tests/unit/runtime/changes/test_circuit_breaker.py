@@ -117,14 +117,14 @@ def test_the_next_batch_is_judged_by_the_rule_as_shadow(config: Config, tmp_path
         assert kinds(changes.file.current().rules)[1] == ("shadow", 70_001)
         changes.trip_breakers(
             1, alerts(5, 6, 7, 8, 9)
-        )  # of a partition that lags: they are told, and nothing trips again
+        )  # of a partition that lags: they are delivered, and nothing trips again
     assert changes.logged["tripped"] == 1
     assert kinds(ruleset_of_log(log_path(config.rules.path, "p")))[1] == ("shadow", 70_001)
     feed.close()
 
 
 def test_a_kill_after_the_log_was_written_changes_nothing(config: Config, tmp_path: Path) -> None:
-    """The batch is run again: its records are of before the instant, so its alerts are the same, and told."""
+    """The batch is run again: its records are of before the instant, so its alerts are the same, and delivered."""
     checkpoint = tmp_path / "checkpoint"
     planned(checkpoint, 0, done=False)
     changes, feed = begun(config, checkpoint)

@@ -1,4 +1,4 @@
-"""Refusals that are told in a topic: each at least once, over stops and brokers that are away."""
+"""Refusals written to a topic: each at least once, over stops and outages of brokers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_was_not_reported_before_a_stop_is_reported_after_it_under_the_same
     log = [refused(1), refused(2)]
     refusals, first = begun(tmp_path, log)
     refusals.send()
-    first.pending = {1: None}  # and nobody knows of the first one
+    first.pending = {1: None}  # and the first one is lost
     refusals.close()
     again, second = begun(tmp_path, log)
     again.send()

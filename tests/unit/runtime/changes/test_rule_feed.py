@@ -63,7 +63,7 @@ def names(rules: RuleSet) -> list[str]:
     return [each.rule.rule_id for each in rules.versions]
 
 
-def told(events: list[dict[str, Any]]) -> list[str]:
+def event_names(events: list[dict[str, Any]]) -> list[str]:
     return [event["event"] for event in events]
 
 
@@ -75,7 +75,7 @@ def test_a_list_and_the_rule_that_needs_it_come_together(config: Config, tmp_pat
     assert feed.changed()
     rules, lists, events = feed.take_up({})
     assert (names(rules), lists.since({})) == (["stolen"], {"cards": named_list(["c1"])})
-    assert told(events) == ["list_changed", "published"]
+    assert event_names(events) == ["list_changed", "published"]
     assert not feed.changed()
     feed.close()
 
@@ -89,12 +89,12 @@ def test_a_shared_figure_and_the_rule_that_names_it_come_together(tmp_path: Path
     rule = "{rule_id: tries, version: 1, rule_type: formula, source_topic: s, when: n > 3, figures: {n: {figure: n}}}"
     (tmp_path / "rules" / "r.yaml").write_text(rule, encoding="utf-8")
     assert feed.changed()
-    assert told(feed.take_up({})[2]) == ["refused"]
+    assert event_names(feed.take_up({})[2]) == ["refused"]
     figure = "{kind: figure, figure_id: n, version: 1, source_topic: s, count: true, group_by: card, window: 1m}"
     (tmp_path / "figures" / "n.yaml").write_text(figure, encoding="utf-8")
     assert feed.changed()
     rules, _, events = feed.take_up({})
-    assert (names(rules), told(events)) == (["tries"], ["published"])
+    assert (names(rules), event_names(events)) == (["tries"], ["published"])
     assert not feed.changed()
     feed.close()
 
@@ -118,7 +118,7 @@ def test_a_list_stays_when_the_log_cannot_be_written(
     assert feed.changed()
     rules, lists, events = feed.take_up({})
     assert (names(rules), lists.since({})) == (["stolen"], {"cards": named_list(["c1"])})
-    assert told(events) == ["list_changed", "published"]
+    assert event_names(events) == ["list_changed", "published"]
     feed.close()
 
 
@@ -150,7 +150,7 @@ def test_lists_hold_from_the_instants_that_rules_do(config: Config, tmp_path: Pa
     assert cards.at("s", 2**60) == ["c4"]
 
 
-def test_a_restart_meets_the_lists_of_the_log_until_what_changed_is_taken_up(config: Config, tmp_path: Path) -> None:
+def test_a_restart_uses_the_lists_of_the_log_until_changes_are_applied(config: Config, tmp_path: Path) -> None:
     file = tmp_path / "lists" / "cards.txt"
     file.write_text("c1\n", encoding="utf-8")
     (tmp_path / "rules" / "r.yaml").write_text(RULE, encoding="utf-8")
@@ -162,7 +162,7 @@ def test_a_restart_meets_the_lists_of_the_log_until_what_changed_is_taken_up(con
     assert feed.start()[1].since({}) == {"cards": named_list(["c1"])}
     assert feed.changed()
     _, lists, events = feed.take_up({"s": 7})
-    assert (told(events), lists.since({"s": 0})["cards"].at("s", 8)) == (["list_changed"], ["c2"])
+    assert (event_names(events), lists.since({"s": 0})["cards"].at("s", 8)) == (["list_changed"], ["c2"])
     assert lists.since({"s": 7})["cards"].at("s", 7) == ["c1"]
     feed.close()
     file.unlink()

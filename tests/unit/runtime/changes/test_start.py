@@ -1,4 +1,4 @@
-"""A start tells what it refused as a running pipeline does: in the log, in what is counted, and to the sinks."""
+"""A start reports refusals as a running pipeline does: in the log, in metrics, and to the sinks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def config(tmp_path: Path) -> Config:
 
 
 class Run:
-    """A start of the pipeline's rules, and what it said."""
+    """A start of the pipeline's rules, and its log."""
 
     def __init__(self, config: Config, folder: Path, *, allow_no_rules: bool = False) -> None:
         feed = DirectoryFeed(config, {}, allow_no_rules=allow_no_rules)
@@ -67,7 +67,7 @@ class Run:
                 self.changes.close()
                 raise
 
-    def told(self) -> list[tuple[Any, ...]]:
+    def logged_refusals(self) -> list[tuple[Any, ...]]:
         return [
             (each["log_level"], each["source"], each.get("rules_not_taken_up"))
             for each in self.logs
@@ -84,18 +84,18 @@ def test_what_the_first_start_refuses_is_reported_and_counted(config: Config, tm
     (tmp_path / "rules" / "a.yaml").write_text(rule("good"), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text(several(rule("x"), WRONG, rule("y")), encoding="utf-8")
     run = Run(config, tmp_path / "c")
-    assert run.told() == [("warning", "b.yaml", 3)]
+    assert run.logged_refusals() == [("warning", "b.yaml", 3)]
     assert "did you mean card?" in next(each["text"] for each in run.logs if each["event"] == "refused")
     assert run.changes.logged["refused"] == 1
     assert [each["event"] for each in run.changes.events()].count("refused") == 1, "for the sinks, as before"
     run.look()
-    assert (run.told(), run.changes.logged["refused"]) == ([], 1), "once in a run"
+    assert (run.logged_refusals(), run.changes.logged["refused"]) == ([], 1), "once in a run"
     assert [each["source"] for each in run.changes.refusals()] == ["b.yaml"]
     run.changes.close()
 
 
 def test_what_is_refused_again_is_reported_again(config: Config, tmp_path: Path) -> None:
-    """A row of a topic may be sent twice as it is: what the start told of the first says nothing of the second."""
+    """A row of a topic may be sent twice as it is: a report about the first at the start does not cover the second."""
     (tmp_path / "rules" / "a.yaml").write_text(several(rule("good")), encoding="utf-8")
     (tmp_path / "rules" / "b.yaml").write_text("- [", encoding="utf-8")
     run = Run(config, tmp_path / "c")
@@ -111,14 +111,14 @@ def test_the_next_start_reports_it_again(config: Config, tmp_path: Path) -> None
     Run(config, tmp_path / "c").changes.close()
     (tmp_path / "rules" / "c.yaml").write_text("- [", encoding="utf-8")
     run = Run(config, tmp_path / "c")
-    assert run.told() == [("warning", "b.yaml", 2), ("warning", "c.yaml", None)]
+    assert run.logged_refusals() == [("warning", "b.yaml", 2), ("warning", "c.yaml", None)]
     run.look()
-    assert (run.told(), run.changes.logged["refused"]) == ([], 2)
+    assert (run.logged_refusals(), run.changes.logged["refused"]) == ([], 2)
     assert [each["source"] for each in run.changes.events() if each["event"] == "refused"] == ["b.yaml", "c.yaml"]
     (tmp_path / "rules" / "b.yaml").write_text(several(rule("x")), encoding="utf-8")
     (tmp_path / "rules" / "c.yaml").write_text("- [ ", encoding="utf-8")
     run.look()
-    assert run.told() == [("warning", "c.yaml", None)], "another content is told anew"
+    assert run.logged_refusals() == [("warning", "c.yaml", None)], "another content is reported anew"
     assert [each["source"] for each in run.changes.refusals()] == ["c.yaml"]
     run.changes.close()
 
@@ -130,9 +130,9 @@ def test_a_list_that_went_bad_is_reported_at_each_start(config: Config, tmp_path
     (tmp_path / "lists" / "cards.txt").write_bytes(b"\xff\n")
     for _ in range(2):
         run = Run(config, tmp_path / "c")
-        assert run.told() == [("warning", "cards.txt", None)]
+        assert run.logged_refusals() == [("warning", "cards.txt", None)]
         run.look()
-        assert (run.told(), run.changes.logged["refused"]) == ([], 1)
+        assert (run.logged_refusals(), run.changes.logged["refused"]) == ([], 1)
         run.changes.close()
 
 
@@ -141,7 +141,7 @@ def test_a_start_without_a_rule_ends(config: Config, tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="no rule is left to judge by: one file is refused"):
         Run(config, tmp_path / "c")
     run = Run(config, tmp_path / "c", allow_no_rules=True)
-    assert run.told() == [("warning", "a.yaml", 3)]
+    assert run.logged_refusals() == [("warning", "a.yaml", 3)]
     run.changes.close()
 
 

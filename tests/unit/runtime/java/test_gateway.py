@@ -1,4 +1,4 @@
-"""A Java that ends in the midst is told of as what it is."""
+"""A Java process that ends during a run is reported as such."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunningJava:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder = own_folder()
     process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    made = RunningJava(process, folder, tmp_path / "said", None)
+    made = RunningJava(process, folder, tmp_path / "output", None)
     monkeypatch.setattr(launch, "_started", [made])
     return made
 

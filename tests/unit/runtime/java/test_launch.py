@@ -1,4 +1,4 @@
-"""How Java is started: by us where nobody else has a say in it, else by Spark's own scripts."""
+"""How Java is started: by crossline, or by Spark's own scripts where the environment configures them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_command_is_that_of_sparks_scripts_without_incubator_modules() -> No
         {"SPARK_SUBMIT_OPTS": "-Xss4m"},
     ],
 )
-def test_where_somebody_has_a_say_sparks_scripts_start_it(given: dict[str, str]) -> None:
+def test_if_the_environment_configures_java_sparks_scripts_start_it(given: dict[str, str]) -> None:
     environment = {"SPARK_HOME": str(spark_home()), **given}
     command = launch._command(SETTINGS, environment)
     assert command[0] == f"{environment['SPARK_HOME']}/bin/spark-submit"

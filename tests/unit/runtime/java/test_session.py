@@ -1,4 +1,4 @@
-"""Where a session listens and what executors get of it, as far as that can be told without starting one."""
+"""Where a session listens and what executors get of it, as far as a test can check that without starting one."""
 
 from __future__ import annotations
 

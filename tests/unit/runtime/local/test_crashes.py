@@ -34,7 +34,7 @@ def deep(left: int = 3 * CALLS_MAX) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Crashing:
-    """Crashes in process 1; the other has nothing to tell."""
+    """Crashes in process 1; the other has no results."""
 
     what: Callable[[], None]
 

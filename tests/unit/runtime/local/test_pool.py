@@ -1,4 +1,4 @@
-"""Processes of this machine as a runner: the order of what comes out, who gets what, and that nobody is left."""
+"""Processes of this machine as a runner: the order of what comes out, who gets what, and that no process is left."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def derived(shard: int) -> int:
 
 
 def read(task: Task, batches: ArrowBatches) -> ArrowBatches:
-    """Each number to its shard; what ends in 9 goes to the last stage alone, what is negative to nobody."""
+    """Each number to its shard; what ends in 9 goes to the last stage alone, what is negative to no shard."""
     for batch in batches:
         for number in batch.column("number").to_pylist():
             stage = OUT if number < 0 else 2 if number % 10 == 9 else 1
@@ -91,7 +91,7 @@ def walking(by_shard: int) -> list[Stage]:
 
 
 def way_of(batch_id: int, number: int, by_shard: int, count: int) -> str:
-    """Where a number must come by, told without the pool."""
+    """The expected path of a number, computed without the pool."""
     text, shard = f"{batch_id}:{number}", number % SHARDS
     if number < 0:
         return text
@@ -107,7 +107,7 @@ def dealt(numbers: Numbers) -> Dealt:
 
 
 def given(batch_id: int, count: int) -> Numbers:
-    """Numbers for each process; in some batches for the first alone, in some for nobody."""
+    """Numbers for each process; in some batches for the first alone, in some for none."""
     if batch_id == BATCHES - 2:
         return []
     processes = 1 if batch_id % 4 == 3 else count
@@ -263,7 +263,7 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path) -> None:
         run_with(tmp_path, Trouble(die))
 
 
-def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: Path) -> None:
+def test_a_process_killed_while_idle_ends_the_run(tmp_path: Path) -> None:
     stages = [Stage("read", read, by_shard=False), Stage("pass", passing)]
     with Pool(stages, 2, tmp_path) as pool:
         outcomes = pool.run(numbered())
@@ -278,16 +278,16 @@ def test_a_process_that_was_killed_while_nobody_listened_ends_the_run(tmp_path: 
 class _Ours:
     """As a client of a broker: to be destroyed by the process that made it. A ring, so that it is garbage at once."""
 
-    def __init__(self, told: Path) -> None:
-        self.told, self.ring = told, self
+    def __init__(self, log_file: Path) -> None:
+        self.log_file, self.ring = log_file, self
 
     def __del__(self) -> None:
-        with self.told.open("a") as file:
+        with self.log_file.open("a") as file:
             file.write(f"{os.getpid()}\n")
 
 
 def test_garbage_is_destroyed_by_the_process_that_made_it(tmp_path: Path) -> None:
-    text = tmp_path / "told"
+    text = tmp_path / "log"
     gc.collect()
     gc.disable()  # none is found by chance between here and the fork
     try:
@@ -333,7 +333,7 @@ def test_a_stop_ends_a_run_in_the_midst(tmp_path: Path) -> None:
         found.extend(pool.run(batches()))
 
 
-def test_an_exception_where_batches_come_from_or_go_to_leaves_nobody(tmp_path: Path) -> None:
+def test_an_exception_of_the_input_or_output_leaves_no_process(tmp_path: Path) -> None:
     def batches() -> Iterator[Dealt]:
         yield dealt([[1]])
         raise LookupError("from")
@@ -348,14 +348,12 @@ def test_an_exception_where_batches_come_from_or_go_to_leaves_nobody(tmp_path: P
         list(map(deliver, pool.run(numbered())))
 
 
-def test_whoever_wants_no_more_leaves_nobody(tmp_path: Path) -> None:
+def test_a_reader_that_stops_early_leaves_no_process(tmp_path: Path) -> None:
     with Pool(walking(2), 3, tmp_path) as pool:
         next(pool.run(numbered()))
 
 
-def test_an_interrupt_while_processes_are_started_leaves_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_processes_start_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def worker(stages: Sequence[Stage], number: int, count: int, folder: Path) -> Worker:
         if number == 1:
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # it waits until this thread lets it in

@@ -46,12 +46,12 @@ from crossline.logs import configure_helper, configure_with
 
 configure_with(configure_helper)  # as all processes but the one that people see
 
-def tell(what):
+def report(what):
     print(what.state, what.kernel.rpartition(".")[2], what.by, flush=True)
     if what.state == "begins" and what.kernel.endswith(os.environ.get("STOP_AT", "-")):
         sys.stdin.readline()
 
-compile_lock.on_compiling(tell)
+compile_lock.on_compiling(report)
 """
 FIRST = "from tiny.kernels import first; print(first(1))"
 SECOND = "from tiny.kernels import second; print(second(1))"
@@ -84,7 +84,7 @@ def start(folder: Path, *body: str, stop_at: str = "-") -> Iterator[subprocess.P
             process.kill()
 
 
-def said(folder: Path, *body: str) -> list[str]:
+def output_of(folder: Path, *body: str) -> list[str]:
     """What a process says that does ``body``."""
     with start(folder, *body) as process:
         out, errors = process.communicate(timeout=60)
@@ -98,8 +98,8 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def test_what_is_compiled_is_reported_and_what_is_loaded_is_not(tiny: Path) -> None:
-    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
-    assert said(tiny, FIRST) == ["2"]
+    assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert output_of(tiny, FIRST) == ["2"]
 
 
 def test_another_process_waits_says_so_in_one_line_and_loads_what_the_first_one_made(tiny: Path) -> None:
@@ -130,56 +130,56 @@ def test_a_compilation_that_is_killed_lets_the_next_one_in_and_keeps_what_was_do
             one.kill()
             out, _ = two.communicate(timeout=60)
         assert out == "begins second 0\nends second 0\n4\n"
-    assert said(tiny, FIRST, SECOND) == ["2", "4"]
+    assert output_of(tiny, FIRST, SECOND) == ["2", "4"]
 
 
 def test_one_that_fails_lets_the_next_one_in(tiny: Path) -> None:
     wrong = "from tiny.kernels import first\ntry: first('a', 1)\nexcept TypeError: print('failed')\n"
     untyped = "from tiny.kernels import first\ntry: first(object())\nexcept Exception as e: print(type(e).__name__)\n"
-    assert said(tiny, wrong, FIRST) == ["failed", "begins first 0", "ends first 0", "2"]
-    found = said(tiny, untyped, SECOND)
+    assert output_of(tiny, wrong, FIRST) == ["failed", "begins first 0", "ends first 0", "2"]
+    found = output_of(tiny, untyped, SECOND)
     assert found == ["begins first 0", "ends first 0", "TypingError", "begins second 0", "ends second 0", "4"]
 
 
 def test_a_change_in_a_file_that_a_kernel_calls_counts(tiny: Path) -> None:
     """Numba alone looks at the file of the kernel, and would answer 2 for ever."""
-    assert said(tiny, FIRST)[-1] == "2"
+    assert output_of(tiny, FIRST)[-1] == "2"
     (tiny / "tiny" / "called.py").write_text(CALLED.format(added=5))
-    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "6"]
+    assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "6"]
 
 
 def test_what_a_killed_process_had_not_written_yet_is_not_taken_from_what_lay_there(tiny: Path) -> None:
     """Numba's index names the file before it is there: that of the sources before was loaded from then on."""
-    assert said(tiny, FIRST)[-1] == "2"
+    assert output_of(tiny, FIRST)[-1] == "2"
     kernels = tiny / "tiny" / "kernels.py"
     kernels.write_text(KERNELS.replace("return called(x)\n", "return called(x) + 70\n"))
     killed = """
 from numba.core.caching import IndexDataCacheFile
 IndexDataCacheFile._save_data = lambda *_: os._exit(0)
 """
-    assert said(tiny, killed, FIRST) == ["begins first 0"]
-    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "72"]
-    assert said(tiny, FIRST) == ["72"]
+    assert output_of(tiny, killed, FIRST) == ["begins first 0"]
+    assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "72"]
+    assert output_of(tiny, FIRST) == ["72"]
 
 
 def test_builds_are_kept_apart(tiny: Path) -> None:
     body = "from numba import config; config.BOUNDSCHECK = 1"
-    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
-    assert said(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]
-    assert said(tiny, FIRST) == ["2"]
-    assert said(tiny, body, FIRST) == ["2"]
+    assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert output_of(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert output_of(tiny, FIRST) == ["2"]
+    assert output_of(tiny, body, FIRST) == ["2"]
 
 
 def test_one_for_given_types_takes_no_others(tiny: Path) -> None:
     body = "from tiny.kernels import made; print(made()(1.5), len(made().signatures))"
-    assert said(tiny, body) == ["begins typed 0", "ends typed 0", "1 1"]
-    assert said(tiny, body) == ["1 1"]
+    assert output_of(tiny, body) == ["begins typed 0", "ends typed 0", "1 1"]
+    assert output_of(tiny, body) == ["1 1"]
 
 
 def test_a_folder_without_locks_is_compiled_in_all_the_same(tiny: Path) -> None:
     (tiny / "tiny" / "__pycache__").mkdir()
     (tiny / "tiny" / "__pycache__" / "compiling.lock").symlink_to(tiny / "elsewhere")
-    assert said(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
     assert not (tiny / "elsewhere").exists()
 
 
@@ -202,9 +202,11 @@ with compile_turn("again", os.environ["PYTHONPATH"]) as begins:
 os.close(says)
 print(os.waitpid(child, 0)[1])
 """
-    assert said(tiny, body) == [*("begins again 0", "ends again 0", "begins of the fork 0", "ends of the fork 0", "0")]
+    assert output_of(tiny, body) == [
+        *("begins again 0", "ends again 0", "begins of the fork 0", "ends of the fork 0", "0")
+    ]
 
 
 def test_listening_ends(tiny: Path) -> None:
     body = "quiet = compile_lock.on_compiling(lambda what: print('too', what.state)); quiet()"
-    assert said(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert output_of(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]

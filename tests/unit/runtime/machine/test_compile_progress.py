@@ -1,4 +1,4 @@
-"""What numba compiles is counted; what it finds in its cache, or a fork compiles, is not told."""
+"""What numba compiles is counted; what it finds in its cache, or a fork compiles, does not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ivy is told, and what is made of what it says; a made-up ``java`` plays Ivy."""
+"""The input of Ivy, and the use of its output; a fake ``java`` plays Ivy."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Registry:
 
 
 def quiet(_name: str, _done: int, _total: int) -> None:
-    """Progress that nobody looks at."""
+    """Progress without a display."""
 
 
 def test_a_group_comes_once_and_alone(tmp_path: Path) -> None:

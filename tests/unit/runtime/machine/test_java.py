@@ -9,7 +9,7 @@ import pytest
 
 from crossline.basics.errors import PermanentError
 from crossline.runtime.machine import java
-from crossline.runtime.machine.java import Java, Probe, ask, find_java, without_incubators
+from crossline.runtime.machine.java import Java, Probe, find_java, probe_java, without_incubators
 
 
 def make_java(home: Path, version: str) -> Path:
@@ -100,6 +100,6 @@ def test_the_wheel_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_what_is_no_java_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "java").write_text("#!/bin/sh\necho hello\n")
-    assert ask(tmp_path / "java") is None
+    assert probe_java(tmp_path / "java") is None
     (tmp_path / "java").chmod(0o755)
-    assert ask(tmp_path / "java") is None
+    assert probe_java(tmp_path / "java") is None

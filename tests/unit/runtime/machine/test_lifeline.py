@@ -14,13 +14,13 @@ import psutil
 import pytest
 
 from crossline.runtime.machine.lifeline import watched_lifeline
-from crossline.runtime.machine.zygote_client import ask
+from crossline.runtime.machine.zygote_client import request_fork
 from crossline.runtime.pipeline.in_process_runner import MODULE
 from e2e.ended import still_running
 
 ROOT = Path(__file__).parents[4]
 END_S = 60.0
-# Says that it is at work, and works without an end: what asks nobody anything.
+# Prints that it works, and then works without an end and without any input.
 AT_WORK = """
 import os, sys, time
 def work(*_, **__):
@@ -60,7 +60,7 @@ child.wait()
 def test_nothing_is_left_of_a_run_that_ends_while_kernels_compile(
     program: str, number: signal.Signals, tmp_path: Path
 ) -> None:
-    """Those that compile are deaf to signals, as in a run: they end since whoever started them does."""
+    """Compiling processes ignore signals, as in a run: they end when their parent ends."""
     command = [sys.executable, "-c", PARENT, program, str(tmp_path / "socket")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -80,7 +80,7 @@ def test_nothing_is_left_of_a_run_that_ends_while_kernels_compile(
 
 
 def test_what_compiles_beside_spark_ends_with_the_process_that_it_is_a_fork_of(tmp_path: Path) -> None:
-    """Nobody waits for it then; it has ears for nobody before it is done."""
+    """No process waits for it then; it reads nothing before it is done."""
     path = tmp_path / "socket"
     program = f"""{AT_WORK}
 import crossline.runtime.workers.kernel_warmup as module
@@ -95,7 +95,7 @@ serve({str(path)!r})
         assert zygote.stdin is not None
         while not path.exists():
             assert zygote.poll() is None
-        with ask(str(path), MODULE, [], [nothing, writes, 2]):
+        with request_fork(str(path), MODULE, [], [nothing, writes, 2]):
             working = psutil.Process(int(os.read(reads, 20)))
             try:
                 assert working.ppid() == zygote.pid

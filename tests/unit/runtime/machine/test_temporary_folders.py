@@ -98,7 +98,7 @@ def test_what_is_not_ours_stays(temporary: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_makers_and_sweepers_at_once(temporary: Path) -> None:
-    """A folder that somebody has is never swept, however close together it is made and looked at."""
+    """A folder in use is never removed, however soon after its creation it is examined."""
     done, swept = threading.Event(), []
 
     def sweeper() -> None:

@@ -70,10 +70,10 @@ def test_one_process_holds_it_once(tmp_path: Path) -> None:
     held.release()
     held.release()
     claim(str(tmp_path)).release()
-    assert (tmp_path / HELD).read_bytes() == b"", "nothing is said of a run that ended well"
+    assert (tmp_path / HELD).read_bytes() == b"", "a run that ended well leaves no note"
 
 
-def test_what_nobody_refers_to_is_let_go(tmp_path: Path) -> None:
+def test_an_unreferenced_claim_is_released(tmp_path: Path) -> None:
     claim(str(tmp_path))
     claim(str(tmp_path)).release()
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_without_an_owner_and_with_other_sources_is_not(tmp_path: P
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pipeline": "shop"}', '{"pipeline": "shop", "sources": [1]}'])
 def test_a_damaged_owner_is_reported(tmp_path: Path, text: str) -> None:
     (tmp_path / OWNER).write_text(text)
-    with pytest.raises(StateError, match="is damaged: it says whose the checkpoint is"):
+    with pytest.raises(StateError, match="is damaged: it records the owner of the checkpoint"):
         owned(tmp_path, "shop", PAYMENTS)
 
 
@@ -163,6 +163,6 @@ def test_a_killed_run_is_waited_for_while_its_java_lives(tmp_path: Path, monkeyp
     found[0].release()
 
 
-def test_a_mark_that_a_kill_cut_off_stops_nobody(tmp_path: Path) -> None:
+def test_a_mark_truncated_by_a_kill_stops_no_start(tmp_path: Path) -> None:
     (tmp_path / HELD).write_text('{"process": 1, "ho')
     claim(str(tmp_path)).release()

@@ -57,9 +57,9 @@ def test_a_kill_at_any_put_leaves_what_was_published_before_or_after(tmp_path: P
                 elif draw.random() < 0.2:
                     path.unlink(missing_ok=True)
                 else:
-                    aside = path.with_suffix(".tmp")
-                    aside.write_bytes(draw.randbytes(draw.choice([0, 10, INLINE_BYTES, INLINE_BYTES + 1])))
-                    aside.replace(path)
+                    partial = path.with_suffix(".tmp")
+                    partial.write_bytes(draw.randbytes(draw.choice([0, 10, INLINE_BYTES, INLINE_BYTES + 1])))
+                    partial.replace(path)
             wanted = contents(here)
             store.fails_at, store.late = store.puts + draw.randrange(1, 6), draw.random() < 0.5
             try:
@@ -116,7 +116,7 @@ def test_a_small_batch_is_one_put(tmp_path: Path) -> None:
     }
 
 
-def test_a_driver_that_was_taken_over_from_writes_what_nobody_reads(tmp_path: Path) -> None:
+def test_a_superseded_driver_writes_what_is_never_read(tmp_path: Path) -> None:
     store, old, new = Shaky(tmp_path / "store"), tmp_path / "old", tmp_path / "new"
     first = begun(store, old, 1)
     (old / "a").write_text("1")
@@ -150,9 +150,9 @@ def test_what_a_driver_that_was_taken_over_from_still_deletes_is_nothing_that_an
     (old / "big").write_bytes(b"x" * (INLINE_BYTES + 1))
     first.publish()
     second = begun(store, new, 2)
-    aside = old / "big.tmp"
-    aside.write_bytes(b"y" * (INLINE_BYTES + 1))
-    aside.replace(old / "big")
+    partial = old / "big.tmp"
+    partial.write_bytes(b"y" * (INLINE_BYTES + 1))
+    partial.replace(old / "big")
     first.publish()
     first.tidy()
     second.tidy()

@@ -1,4 +1,4 @@
-"""Files of a checkpoint that a run relies on: one line tells a damaged one and what to do; a power cut damages none."""
+"""Files of a checkpoint that a run relies on: one line names a damaged one and what to do; a power cut damages none."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_damaged_owner_is_reported_where_shards_are_changed(tmp_path: Path) ->
     (tmp_path / "snapshot.json").write_bytes(PlanSnapshot(RuleSet(), {}, Defaults(), 1, Bounds()).to_json())
     for path in [tmp_path / "pipeline.json", tmp_path / "owner.json"]:
         path.write_bytes(b"\0\0")
-    with pytest.raises(StateError, match="is damaged: found 2 bytes of nothing; it says whose"):
+    with pytest.raises(StateError, match="is damaged: found 2 bytes of nothing; it records the owner"):
         reshard(tmp_path, "p", 2)
 
 

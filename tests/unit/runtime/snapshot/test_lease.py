@@ -149,7 +149,7 @@ class Late(LocalFiles):
         self._arrives.set()
 
 
-def test_a_renewal_that_comes_late_gives_nobody_back_what_another_had_meanwhile(
+def test_a_late_renewal_does_not_return_a_lease_that_another_had_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that took over has even ended by then: nothing of it is there but the mark that it leaves."""

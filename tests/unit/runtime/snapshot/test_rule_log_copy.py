@@ -1,4 +1,4 @@
-"""The rule log of a checkpoint on a store: whoever has the URI has the log, and what it speaks of."""
+"""The rule log of a checkpoint on a store: every machine with the URI has the log and the files that it names."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_driver_elsewhere_goes_on_with_the_log(tmp_path: Path) -> None:
     checkpoint.release()
 
 
-def test_a_log_of_another_life_is_put_aside_and_reported(tmp_path: Path) -> None:
+def test_a_log_of_another_pipeline_life_is_renamed_and_reported(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "one")
     log = LogFile(path)
     log.open()
@@ -88,9 +88,9 @@ def test_a_log_of_another_life_is_put_aside_and_reported(tmp_path: Path) -> None
     with capture_logs() as logged:
         checkpoint, path = held(tmp_path, "one")
     assert LogFile(path).open() == [STARTED]
-    (aside,) = path.parent.glob("shop.jsonl.before-*")
-    assert aside.read_bytes() == other
-    assert [each["aside"] for each in logged if each["log_level"] == "warning"] == [str(aside)]
+    (moved,) = path.parent.glob("shop.jsonl.before-*")
+    assert moved.read_bytes() == other
+    assert [each["backup"] for each in logged if each["log_level"] == "warning"] == [str(moved)]
     checkpoint.release()
 
 
@@ -140,7 +140,7 @@ def begun(log: Path, *values: str, number: int = 1) -> Segments:
     return table
 
 
-def told(table: Segments) -> list[object]:
+def segment_contents(table: Segments) -> list[object]:
     return [
         (header, table.content(header).to_pylist(), [each.raw.to_pylist() for each in table.changes(header.number)])
         for header in table.headers()
@@ -160,7 +160,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     table.append(2, Change(messages("d"), {"payments": 7}, Read({0: 4}, "topic")))
     log.close()
     checkpoint.release()
-    was, early = told(table), path.parent / "rows" / "shop" / "profile" / "00000002.jsonl"
+    was, early = segment_contents(table), path.parent / "rows" / "shop" / "profile" / "00000002.jsonl"
     assert len(was) == 2
     first = early.read_bytes()
     shutil.rmtree(tmp_path / "one")
@@ -168,15 +168,15 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "two")
     elsewhere = segments_of(path, "profile")
     assert not list(elsewhere.folder.glob("*.rows"))  # asked for when they are needed
-    assert told(elsewhere) == was
-    assert elsewhere.unread_ms(10**12) == 10**12  # nobody here knows for how long its topic was not read
+    assert segment_contents(elsewhere) == was
+    assert elsewhere.unread_ms(10**12) == 10**12  # it is unknown for how long its topic was not read
     log = LogFile(path)
     log.open()
     log.append([RuleEvent("ended", 9)])
     elsewhere.append(2, Change(messages("e"), {"payments": 8}, Read({0: 5}, "topic")))
     log.close()
     checkpoint.release()
-    now = told(elsewhere)
+    now = segment_contents(elsewhere)
     assert now != was
 
     # The first machine comes back as it was before, and took up something that was never judged by.
@@ -186,7 +186,7 @@ def test_tables_from_topics_go_with_the_log(tmp_path: Path) -> None:
     early.write_bytes(first + b'{"never": "judged by"}\n')
     early.with_name("00000003.jsonl").write_bytes(b"{}\n")
     checkpoint, path = held(tmp_path, "one")
-    assert told(segments_of(path, "profile")) == now
+    assert segment_contents(segments_of(path, "profile")) == now
     checkpoint.release()
 
 

@@ -66,7 +66,7 @@ def test_state_stores_in_use_stay_as_they_are_when_rules_come() -> None:
     assert len(after) == len(before) + 1
 
 
-def test_a_rule_that_needs_nothing_new_brings_no_state_store() -> None:
+def test_a_rule_that_needs_nothing_new_adds_no_state_store() -> None:
     snapshot = snapshot_of(RULES)
     assert new_state_stores(snapshot, snapshot.with_rules(rules_of([*RULES, velocity("soon", threshold=9)]), {})) == {}
 

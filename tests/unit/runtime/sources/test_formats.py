@@ -56,7 +56,7 @@ def test_a_finished_file_that_is_no_table_is_one_dead_letter(tmp_path: Path, foo
     assert letter.detail.startswith(
         f"{chunk.path}: found {len(data)} bytes, expected a Parquet file that can be read: "
     )
-    assert "Parquet input source" in letter.detail, "what the reader of the format said"
+    assert "Parquet input source" in letter.detail, "the message of the format's reader"
 
 
 def test_whichever_byte_is_damaged_the_file_ends_no_run(tmp_path: Path) -> None:

@@ -73,6 +73,6 @@ def test_our_own_errors_are_reported_as_they_were_raised() -> None:
     assert (type(reported), str(reported)) == (StateError, "state of batch 7 is missing")
 
 
-def test_an_error_of_python_and_one_without_words() -> None:
+def test_an_error_of_python_and_one_without_a_message() -> None:
     assert str(explained(RuntimeError("x\nKeyError: 'a'\n\tat"))) == "the query failed: KeyError: 'a'"
     assert str(explained(RuntimeError(""))) == "the query failed: RuntimeError('')"

@@ -76,5 +76,5 @@ def test_executors_in_turns() -> None:
     assert round_robin(()) == []
 
 
-def test_the_first_homes_go_to_executors_in_the_order_in_which_they_came() -> None:
+def test_the_first_shards_go_to_executors_in_the_order_in_which_they_came() -> None:
     assert assign_parts(3, {"10": 1, "9": 1, "2": 1}) == ("2", "9", "10")

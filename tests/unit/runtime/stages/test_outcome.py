@@ -105,6 +105,6 @@ def test_what_shards_did_not_score_is_added_up() -> None:
     assert "failed" not in collected(Source()).figures
 
 
-def test_an_outcome_of_a_kind_that_nobody_takes_is_an_error() -> None:
-    with pytest.raises(ValueError, match="an outcome of kind rumours, which nobody takes"):
+def test_an_outcome_of_an_unknown_kind_is_an_error() -> None:
+    with pytest.raises(ValueError, match="an outcome of the unknown kind rumours"):
         outcome.collect_outcome([("rumours", b"{}")], None)

@@ -38,7 +38,7 @@ def columns(made: pa.RecordBatch) -> tuple[list[int], list[int], list[str], list
 
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     given = rows_of(rows())
-    made = spill_bodies(given, tmp_path / "aside" / "a")
+    made = spill_bodies(given, tmp_path / "spill" / "a")
     assert columns(made)[:3] == columns(given)[:3]
     assert [bytes(body_of(each)) for each in columns(made)[3]] == columns(given)[3]
     moved = [len(after) < len(before) for after, before in zip(columns(made)[3], columns(given)[3], strict=True)]
@@ -47,14 +47,14 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 
 def test_bodies_are_read_as_arrow_has_them(tmp_path: Path) -> None:
     """Its buffers are of signed bytes: those who decide, and who judge, are given them as they are."""
-    made = spill_bodies(rows_of(rows()), tmp_path / "aside" / "a")
+    made = spill_bodies(rows_of(rows()), tmp_path / "spill" / "a")
     assert [bytes(body_of(memoryview(each.as_buffer()))) for each in made.column(3)] == [each for *_, each in rows()]
 
 
 def test_small_rows_make_no_file_and_stay_as_they_are(tmp_path: Path) -> None:
     given = rows_of([(1, 0, "parts", body(BODY_BYTES_MIN - 1, 1)), (OUT, 0, "alerts", body(10**6, 2))])
-    assert spill_bodies(given, tmp_path / "aside" / "a") is given
-    assert not (tmp_path / "aside").exists()
+    assert spill_bodies(given, tmp_path / "spill" / "a") is given
+    assert not (tmp_path / "spill").exists()
 
 
 def test_each_task_and_each_try_of_one_has_files_of_its_own(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
 ) -> None:
     """Shard 1 has its home with worker 1 from batch 4 on, and is judged by worker 0 once more, in batch 5."""
     workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
-    workers.cache = replace(workers.cache, asked_within=3)
+    workers.cache = replace(workers.cache, used_within=3)
     judged_by = [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 1]
     held, read = [], []
     for number, (data, worker) in enumerate(zip(batches_of(log, 0), judged_by, strict=False)):
@@ -150,7 +150,7 @@ def test_a_shard_that_is_asked_for_elsewhere_is_let_go(
         held.append([sorted(shard for _, _, shard in memory) for memory in workers.memories])
     assert read == [0, 0, 0, 0, 4, 1, 1, 0, 0, 0, 0]
     assert held == [[[0, 1], []]] * 4 + [[[0, 1], [1]]] * 5 + [[[0], [1]]] * 2
-    workers.cache.drop_unused("another query", 100, level=2)
+    workers.cache.drop_unused("another query", 100, depth=2)
     assert list(workers.memories[1])
 
 

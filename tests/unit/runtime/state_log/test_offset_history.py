@@ -22,7 +22,7 @@ def spark_log(root: Path, log: str, batch: int, *offsets: dict[str, int] | None)
 
 
 def mark(batch: int, offsets: list[dict[str, Any] | None], ingest_ms: dict[str, int]) -> OffsetMark:
-    """As ``add`` makes it: no log is behind another, and no record told its own time."""
+    """As ``add`` makes it: no log is behind another, and no record had its own ingest time."""
     return OffsetMark(batch, offsets, ingest_ms, {}, dict(ingest_ms))
 
 

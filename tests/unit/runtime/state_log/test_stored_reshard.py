@@ -24,7 +24,7 @@ from crossline.runtime.state_log.state_log import StateLog
 from oracle.living import Life
 from oracle.test_reshard import KilledError, go_on, lived
 
-TOLD = [("t11", {"account": "a1"}, 3)]
+LAST_ALERT = [("t11", {"account": "a1"}, 3)]
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def killed(uri: str) -> None:
 
 
 def gone_on(uri: str, folder: Path, life: Life) -> tuple[int, list[Any]]:
-    """The shards that the next driver finds, and what it tells."""
+    """The shards that the next driver finds, and its alerts."""
     held = StoredCheckpoint(uri)
     shards: int = orjson.loads((held.folder / "snapshot.json").read_bytes())["shards"]
     state = held.state_root.rpartition("/")[2]
@@ -107,7 +107,7 @@ def test_killed_before_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 whole = True
         killed(uri)
         shards, reported = gone_on(uri, folder, life)
-        assert reported == TOLD
+        assert reported == LAST_ALERT
         found.append(shards)
         if whole:
             break
@@ -135,7 +135,7 @@ def test_who_was_taken_over_from_changes_nothing(tmp_path: Path, monkeypatch: py
     with pytest.raises(StateError, match="was taken over by another run"):
         reshard_stored(frozen, "payments", 5)
     frozen.release()
-    assert gone_on(uri, tmp_path, life) == (2, TOLD)
+    assert gone_on(uri, tmp_path, life) == (2, LAST_ALERT)
 
 
 def test_it_may_be_done_again_and_again_and_another_pipeline_is_refused(tmp_path: Path) -> None:
@@ -155,4 +155,4 @@ def test_it_may_be_done_again_and_again_and_another_pipeline_is_refused(tmp_path
         reshard_stored(held, "payments", 2)
     (held.folder / "owner.json").unlink()
     held.release()
-    assert gone_on(uri, tmp_path, life) == (4, TOLD)
+    assert gone_on(uri, tmp_path, life) == (4, LAST_ALERT)

@@ -77,7 +77,7 @@ def csv_of(rows: list[dict[str, Any]]) -> bytes:
 
 
 def alerted(unit: str) -> list[set[str]]:
-    """The rules that told something, for each way in which records come."""
+    """The rules that emitted an alert, for each way in which records come."""
     streams = load_streams(STREAMS.replace("KIND", TIMES[unit]).replace("UNIT", unit), "s.yaml")
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(RULES, "r.yaml", streams))
     plans, layout = list(compile_all(rules, streams, Defaults()).values()), make_layout("p", streams["p"])
@@ -109,7 +109,9 @@ def made() -> set[tuple[str, str, str]]:
 if __name__ == "__main__":
     warm(**ALL)
     ahead = made()
-    told = [each for unit in TIMES for each in alerted(unit)]
+    alerting_rules = [each for unit in TIMES for each in alerted(unit)]
     sys.stdout.write(
-        json.dumps({"ahead": len(ahead), "later": sorted(made() - ahead), "told": [sorted(each) for each in told]})
+        json.dumps(
+            {"ahead": len(ahead), "later": sorted(made() - ahead), "alerted": [sorted(each) for each in alerting_rules]}
+        )
     )

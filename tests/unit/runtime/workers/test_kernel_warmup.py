@@ -27,7 +27,7 @@ def test_nothing_is_compiled_after_what_is_compiled_ahead() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert found["ahead"] > 10
-    assert {tuple(each) for each in found["told"]} == {("again", "keys", "long", "of_hits", "order", "vain")}
+    assert {tuple(each) for each in found["alerted"]} == {("again", "keys", "long", "of_hits", "order", "vain")}
     assert found["later"] == []
 
 

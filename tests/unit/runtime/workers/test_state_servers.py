@@ -57,7 +57,7 @@ class Home:
             start_new_session=True,
         )
         self.fork_server = 0
-        self.place = Path(self._said())
+        self.place = Path(self._read_line())
         (self.fork_server,) = self.alive()
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class Home:
         self.process.wait(WAIT_S)
         self.process.stdout.close()
 
-    def _said(self) -> str:
+    def _read_line(self) -> str:
         assert self.process.stdout is not None
         return self.process.stdout.readline().decode().strip()
 
@@ -84,7 +84,7 @@ class Home:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{name}\n".encode())
         self.process.stdin.flush()
-        return int(self._said())
+        return int(self._read_line())
 
     def parts(self, batch: int, data: bytes) -> dict[int, list[bytes]]:
         decoded = decode_lines(self.snapshot.decoder(STREAM), data, "file", batch * 1_000_000)
@@ -107,7 +107,7 @@ class Home:
         """A batch by a worker of its own, and what it says."""
         name = self.request(batch, data, shards)
         self.ask(name)
-        assert self._said() == "0"
+        assert self._read_line() == "0"
         answer = self.answer(name)
         if isinstance(answer, Exception):
             raise answer
@@ -199,7 +199,7 @@ def test_a_state_server_that_is_killed_is_forked_again_and_knows_all(home: Home,
             victim = draw.choice(sorted(now))
             os.kill(victim, signal.SIGKILL)
             until(lambda gone=victim: gone not in home.state_servers())
-    assert len(seen) > STATE_SERVERS, "nobody was forked again: not tested"
+    assert len(seen) > STATE_SERVERS, "no state server was forked again: not tested"
     assert home.figures() == twin
 
 
@@ -249,9 +249,9 @@ def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]
 
 
 def test_a_state_server_whose_shards_are_judged_elsewhere_lets_them_go(home: Home, log: list[Record]) -> None:
-    """Shard 1 alone is with the second state server, which nobody asks from batch 1 to 5; in batch 4 it is too long."""
+    """Shard 1 alone is with the second state server, which is idle from batch 1 to 5; in batch 4 it is too long."""
     elsewhere = home.cache
-    home.cache = replace(home.cache, asked_within=2)
+    home.cache = replace(home.cache, used_within=2)
     for number, data in enumerate(batches_of(log)[:6]):
         home.batch(number, data, (0, 2) if number else range(SHARDS))
         if number:

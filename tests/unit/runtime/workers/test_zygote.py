@@ -20,7 +20,7 @@ PROBE = """
 import json, os, sys
 raw = sys.stdin.read()
 print(json.dumps([sys.argv[1:], raw, os.environ.get("GIVEN"), os.getcwd(), os.getppid(), "pyarrow" in sys.modules]))
-print("said aside", file=sys.stderr)
+print("on stderr", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
 """
 
@@ -67,7 +67,7 @@ def test_a_fork_has_the_arguments_the_environment_the_folder_and_the_streams(
     path, process = zygote
     done = attach("-m", "probe_module", "7", "more", socket=str(path), folder=tmp_path, GIVEN="this")
     assert json.loads(done.stdout) == [["7", "more"], "from Java", "this", str(tmp_path), process, True]
-    assert done.stderr == "said aside\n"
+    assert done.stderr == "on stderr\n"
     assert done.returncode == 7
 
 

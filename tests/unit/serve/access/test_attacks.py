@@ -47,7 +47,7 @@ def test_a_right_key_decides(api: Served) -> None:
         "X-Forwarded-For: 127.0.0.1",
     ],
 )
-def test_nobody_gets_in_without_a_credential(api: Served, header: str | None) -> None:
+def test_no_access_without_a_credential(api: Served, header: str | None) -> None:
     before = len(api.seen.asked)
     answer = api.ask("GET", "/v1/alerts", None, b"", *([] if header is None else [header]))
     assert answer.status in {401, 429}
@@ -61,7 +61,7 @@ def test_a_key_that_was_cut_or_changed_is_nobodys(api: Served) -> None:
         assert api.ask("GET", "/v1/alerts", wrong).status in {401, 429}
 
 
-def test_health_needs_nobody_and_says_nothing(api: Served) -> None:
+def test_health_needs_no_user_and_reveals_nothing(api: Served) -> None:
     answer = api.ask("GET", "/healthz")
     assert (answer.status, answer.json) == (200, {"status": "ok"})
     assert api.ask("HEAD", "/readyz").status == 200
@@ -254,7 +254,7 @@ def test_a_fault_says_nothing_of_itself(api: Served) -> None:
 
 @settings(max_examples=100)
 @given(st.data())
-def test_bytes_that_changed_on_the_way_get_nobody_in(api: Served, data: st.DataObject) -> None:
+def test_changed_bytes_of_a_request_give_no_access(api: Served, data: st.DataObject) -> None:
     """A request without a key and with a good one for something else, with some of its bytes replaced."""
     key = data.draw(st.sampled_from([new_key(), api.keys["shop"]]))
     asked = bytearray(f"PUT /v1/labels/a/b HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n".encode())
@@ -297,7 +297,7 @@ def test_a_stream_ends_with_its_key(api: Served) -> None:
     assert api.seen.ended.wait(SILENT_S)  # the app has ended it too
 
 
-def test_guessing_is_slowed_and_disturbs_nobody_else(api: Served) -> None:
+def test_guessing_is_slowed_and_disturbs_no_other_user(api: Served) -> None:
     found = [api.ask("GET", "/v1/alerts", new_key()) for _ in range(40)]
     assert found[-1].status == 429
     assert int(found[-1].headers["retry-after"]) >= 1

@@ -128,7 +128,7 @@ def altered(found: list[bytes]) -> list[bytes]:
 
 
 def rewritten(found: list[bytes]) -> list[bytes]:
-    """By somebody who knows how digests are made, and makes this one anew."""
+    """By an attacker who knows how digests are made, and makes this one anew."""
     event = {**orjson.loads(found[2]), "principal": "bob"}
     return [*found[:2], orjson.dumps({**event, "digest": audit.digest_of(event)}) + b"\n", *found[3:]]
 
@@ -164,7 +164,7 @@ def test_lines_that_were_cut_off_at_the_end_are_missed_by_a_head_that_was_noted(
     head = verify(log.path).head
     assert verify(log.path, earlier).problems == ()
     log.path.write_bytes(b"".join(lines(log)[:2]))
-    assert verify(log.path).problems == ()  # nothing in the file tells of them
+    assert verify(log.path).problems == ()  # nothing in the file shows them
     assert "lines are missing" in verify(log.path, head).problems[0]
 
 

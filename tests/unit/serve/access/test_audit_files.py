@@ -1,4 +1,4 @@
-"""The audit log over several files: one chain, whoever writes, wherever it is killed, and what is missing is missed."""
+"""The audit log over several files: one chain over all writers and kills; a missing file is reported."""
 
 from __future__ import annotations
 

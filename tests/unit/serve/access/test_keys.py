@@ -115,7 +115,7 @@ def test_a_running_server_sees_a_change_within_a_quarter_of_a_second(file: KeyFi
     assert (found.name, found.scopes, found.kind) == ("shop", frozenset({"decide:payments"}), "key")
     file.revoke("shop", None, now_ms=NOW)
     clock.s += keyring.CHECK_S - 0.01
-    assert ring.find(key.encode(), NOW) is found  # nobody asked the file yet
+    assert ring.find(key.encode(), NOW) is found  # the file was not read yet
     clock.s += 0.02
     assert ring.find(key.encode(), NOW) is None
     new = make(file)

@@ -35,7 +35,7 @@ def test_it_is_a_token_bucket(per_s: int, burst: int, asked: list[tuple[int, int
         now_s += eighths / 8
         wait_s = buckets.take("k", now_s, tokens)
         assert (wait_s == 0.0) == twin.take(now_s, tokens)
-        if wait_s:  # what is said to be enough is
+        if wait_s:  # the announced wait is long enough
             assert buckets.take("k", now_s + wait_s, 0.0) == 0.0
             later = Twin(per_s, burst)
             later.tokens, later.at_s = twin.tokens, twin.at_s

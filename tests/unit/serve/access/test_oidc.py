@@ -92,7 +92,7 @@ def test_who_signs_with_what_everybody_knows_is_refused(issuer: Issuer) -> None:
     assert taken(issuer, *forged) == [False] * len(forged)
 
 
-def test_where_a_token_says_its_key_is_nobody_looks(issuer: Issuer) -> None:
+def test_the_key_location_in_a_token_is_ignored(issuer: Issuer) -> None:
     own = Issuer(1)
     jwk = own.jwks()[0]
     tricks: list[dict[str, Any]] = [

@@ -61,8 +61,8 @@ def test_a_head_that_drips_is_hung_up_on(impatient: Served) -> None:
             assert drip(client, drops).status in {400, 408}
 
 
-def test_who_says_nothing_is_hung_up_on_without_a_word(impatient: Served) -> None:
-    """What is said on a connection before it is asked anything would be taken for the answer to its first request."""
+def test_a_silent_connection_is_closed_without_a_response(impatient: Served) -> None:
+    """A client would take bytes sent before its first request for the answer to that request."""
     with impatient.connected() as client:
         assert until_end(client) == b""
 
@@ -86,8 +86,8 @@ def test_a_body_that_drips_is_hung_up_on(impatient: Served) -> None:
     assert len(impatient.seen.bodies) == before
 
 
-def test_a_body_that_nobody_reads_is_dropped_but_not_for_ever(impatient: Served) -> None:
-    with impatient.connected() as client:  # told why, while it still sends; then the connection goes on
+def test_an_unread_body_is_dropped_but_not_for_ever(impatient: Served) -> None:
+    with impatient.connected() as client:  # it gets the reason while it still sends; then the connection goes on
         client.sendall(head(impatient, 200_000) + b"a" * 200_000)
         assert one_answer(client).status == 413
         client.sendall(head(impatient, len(PAYMENT)) + PAYMENT)
@@ -102,12 +102,12 @@ def test_an_idle_connection_is_kept(impatient: Served) -> None:
     with impatient.connected() as client, impatient.connected() as other:
         client.sendall(head(impatient, len(PAYMENT)) + PAYMENT)
         assert one_answer(client).status == 200
-        until_end(other)  # so long that one that said nothing was hung up on
+        until_end(other)  # so long that a silent connection was closed
         client.sendall(head(impatient, len(PAYMENT)) + PAYMENT)
         assert one_answer(client).status == 200
 
 
-def test_many_slow_clients_keep_nobody_waiting(impatient: Served) -> None:
+def test_many_slow_clients_delay_no_other(impatient: Served) -> None:
     slow = [impatient.connected() for _ in range(200)]
     try:
         for each in slow:

@@ -1,4 +1,4 @@
-"""Events out of both places: each id goes on in batches and in revisions of answers, whatever was told in between."""
+"""Events of both sources: each id resumes in batches and in revisions of answers, whatever was sent in between."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Shop:
     async def beginning(self) -> str:
         return await self.id(".0")
 
-    async def heard(self) -> None:
-        """Until somebody follows revisions, from before what comes now."""
-        while self.revised._watching is None:  # noqa: ASYNC110 - nothing tells of it
+    async def revisions_followed(self) -> None:
+        """Wait until a client follows revisions, from before the next one."""
+        while self.revised._watching is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
     @asynccontextmanager
@@ -72,7 +72,7 @@ class Shop:
             yield take
 
 
-def told(events: list[LiveEvent]) -> list[str]:
+def ids_of(events: list[LiveEvent]) -> list[str]:
     """What each is about."""
     lines = [orjson.loads(each.body) for each in events]
     return [each.get("alert_id") or each["revision_id"] for each in lines]
@@ -99,14 +99,14 @@ def test_from_any_event_on_the_rest_of_both_comes(tmp_path: Path) -> None:
         shop.revise("r1")
         async with shop.listen(await shop.beginning()) as take:
             whole = await take(5)
-        assert sorted(told(whole)) == ["a0", "a1", "a2", "r0", "r1"]
-        assert [name for name in told(whole) if name[0] == "a"] == ["a0", "a1", "a2"]
-        assert [name for name in told(whole) if name[0] == "r"] == ["r0", "r1"]
+        assert sorted(ids_of(whole)) == ["a0", "a1", "a2", "r0", "r1"]
+        assert [name for name in ids_of(whole) if name[0] == "a"] == ["a0", "a1", "a2"]
+        assert [name for name in ids_of(whole) if name[0] == "r"] == ["r0", "r1"]
         assert {each.kind for each in whole} == {"alert", "revision"}
         for number, each in enumerate(whole[:-1]):
             async with shop.listen(each.id) as take:
                 rest = await take(4 - number)
-            assert sorted(told(whole[: number + 1]) + told(rest)) == ["a0", "a1", "a2", "r0", "r1"], each.id
+            assert sorted(ids_of(whole[: number + 1]) + ids_of(rest)) == ["a0", "a1", "a2", "r0", "r1"], each.id
 
     with_shop(tmp_path, work)
 
@@ -117,16 +117,16 @@ def test_from_now_on(tmp_path: Path) -> None:
         shop.revise("r0")
         async with shop.listen(None) as take:
             waiting = asyncio.create_task(take(1))
-            await shop.heard()
+            await shop.revisions_followed()
             shop.revise("r1")
             (first,) = await waiting
-            assert (told([first]), first.kind) == (["r1"], "revision")
+            assert (ids_of([first]), first.kind) == (["r1"], "revision")
             shop.batch(1, "a1")
             (second,) = await take(1)
-            assert (told([second]), second.key) == (["a1"], {"account": "a1"})
-        # The first was told before any event of a batch, and still its id goes on behind the batch that there was.
+            assert (ids_of([second]), second.key) == (["a1"], {"account": "a1"})
+        # The first was sent before any event of a batch, and still its id resumes after the batch that there was.
         async with shop.listen(first.id) as take:
-            assert told(await take(1)) == ["a1"]
+            assert ids_of(await take(1)) == ["a1"]
 
     with_shop(tmp_path, work)
 
@@ -135,13 +135,13 @@ def test_before_there_is_a_batch(tmp_path: Path) -> None:
     async def work(shop: Shop) -> None:
         async with shop.listen(None) as take:
             waiting = asyncio.create_task(take(1))
-            await shop.heard()
+            await shop.revisions_followed()
             shop.revise("r0")
             (first,) = await waiting
         assert first.id.startswith(".")
         shop.batch(0, "a0")
         async with shop.listen(first.id) as take:
-            assert told(await take(1)) == ["a0"]
+            assert ids_of(await take(1)) == ["a0"]
 
     with_shop(tmp_path, work)
 
@@ -182,7 +182,7 @@ def test_an_id_of_another_checkpoint_or_of_an_api_that_is_ahead_reports_nothing_
             shop.batch(number, f"a{number}")
         async with shop.listen(await shop.id("3-0.0")) as take:  # it is to come
             shop.batch(3, "a3", "b3")
-            assert told(await take(1)) == ["b3"]
+            assert ids_of(await take(1)) == ["b3"]
         async with shop.listen(await shop.id("5-0.0")) as take:
             with pytest.raises(EventsGoneError, match=r"batch 5 of 5-0\.0~\w+ has not come here: the newest is 3"):
                 await take(1)
@@ -194,7 +194,7 @@ def test_it_ends_with_the_server_and_leaves_nothing_running(tmp_path: Path) -> N
     async def work(shop: Shop) -> None:
         async with shop.listen(await shop.beginning()) as take:
             waiting = asyncio.create_task(take(1))
-            await shop.heard()
+            await shop.revisions_followed()
             await shop.reader.close()
             with pytest.raises(StopAsyncIteration):
                 await waiting
@@ -226,7 +226,7 @@ def test_an_id_of_another_life_is_not_taken_for_one_of_this(tmp_path: Path) -> N
     async def again(shop: Shop) -> None:
         async with shop.listen(ids[-1]) as take:
             shop.batch(1, "a1")
-            assert told(await take(1)) == ["a1"]
+            assert ids_of(await take(1)) == ["a1"]
 
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()

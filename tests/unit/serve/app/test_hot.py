@@ -1,4 +1,4 @@
-"""The hot routes over a real socket: what is asked wrongly is told, a batch is answered in its order."""
+"""The hot routes over a real socket: bad requests get a problem, a batch is answered in its order."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from crossline.serve.app.server import listening, serve
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.watch import Address
 
-from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
+from ..decisions.fakes import Harness, payment  # noqa: TID252 - the fakes of the parts beside
 
 
-def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> None:
+def with_server(work: Callable[[httpx.AsyncClient, Harness], Awaitable[None]]) -> None:
     async def run() -> None:
-        desk = Desk()
-        app = HotRoutes(desk.decisions, "peek", 30_000, Starlette())
+        harness = Harness()
+        app = HotRoutes(harness.decisions, "peek", 30_000, Starlette())
         bound, place = listening(Address("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
         serving = asyncio.create_task(serve(app, bound, ServeSettings(open=True), stop, up.set))
         await up.wait()
         try:
             async with httpx.AsyncClient(base_url=f"http://{place}", timeout=60) as client:
-                await work(client, desk)
+                await work(client, harness)
         finally:
             stop.set()
             await serving
@@ -39,7 +39,7 @@ def with_server(work: Callable[[httpx.AsyncClient, Desk], Awaitable[None]]) -> N
 
 
 def test_a_record_is_answered() -> None:
-    async def work(client: httpx.AsyncClient, _: Desk) -> None:
+    async def work(client: httpx.AsyncClient, _: Harness) -> None:
         first = await client.post("/v1/decisions/payments", content=payment("t1"))
         again = await client.post("/v1/decisions/payments?mode=exact&timeout_ms=30000", content=payment("t1"))
         assert (first.status_code, first.json()["record_id"]) == (200, "t1")
@@ -64,24 +64,24 @@ def test_a_record_is_answered() -> None:
         ("dryrun=true", "dryrun"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_a_problem(query: str, pointer: str) -> None:
-    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+def test_a_bad_query_parameter_is_a_problem(query: str, pointer: str) -> None:
+    async def work(client: httpx.AsyncClient, harness: Harness) -> None:
         reply = await client.post(f"/v1/decisions/payments?{query}", content=payment("t1"))
         assert (reply.status_code, reply.headers["content-type"]) == (400, "application/problem+json")
         assert reply.json()["errors"][0]["pointer"] == pointer
-        assert desk.log.there == []
+        assert harness.log.there == []
 
     with_server(work)
 
 
 def test_a_batch_is_answered_in_its_order_each_by_itself() -> None:
-    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+    async def work(client: httpx.AsyncClient, harness: Harness) -> None:
         records: list[Any] = [orjson.loads(payment(f"t{number}")) for number in range(BATCH_MAX - 2)]
         reply = await client.post("/v1/decisions/payments:batch", json={"records": [*records, {"id": "bad"}, 7]})
         body = reply.json()
         assert [each["record_id"] for each in body[:-2]] == [each["id"] for each in records]
         assert [each["status"] for each in body[-2:]] == [422, 422]
-        assert desk.log.there == [each["id"] for each in records]
+        assert harness.log.there == [each["id"] for each in records]
 
     with_server(work)
 
@@ -93,7 +93,7 @@ def test_a_record_of_a_batch_is_read_as_its_client_wrote_it() -> None:
     spread = payment("t3").replace(b",", b" ,\n\t")
     deep = payment("t4").replace(b'"cents":100', b'"cents":100,"x":' + b"[" * 400 + b"]" * 400)
 
-    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+    async def work(client: httpx.AsyncClient, harness: Harness) -> None:
         body = b' {\n"records" : [ %s ]}\n' % b" ,\n".join([twice, huge, spread, deep])
         reply = await client.post("/v1/decisions/payments:batch", content=body)
         alone = [await client.post("/v1/decisions/payments", content=each) for each in (twice, huge, deep)]
@@ -101,7 +101,7 @@ def test_a_record_of_a_batch_is_read_as_its_client_wrote_it() -> None:
             each.json()["detail"] for each in alone
         ]
         assert "key cents stands twice" in reply.json()[0]["detail"]
-        assert (reply.json()[2]["record_id"], desk.log.there) == ("t3", ["t3"])
+        assert (reply.json()[2]["record_id"], harness.log.there) == ("t3", ["t3"])
 
     with_server(work)
 
@@ -115,22 +115,22 @@ NO_BATCHES = [
 
 @pytest.mark.parametrize("body", NO_BATCHES, ids=lambda body: repr(body[:30]))
 def test_a_batch_that_is_none_is_a_problem(body: bytes) -> None:
-    async def work(client: httpx.AsyncClient, _: Desk) -> None:
+    async def work(client: httpx.AsyncClient, _: Harness) -> None:
         assert (await client.post("/v1/decisions/payments:batch", content=body)).status_code == 400
 
     with_server(work)
 
 
 def test_a_batch_has_a_bound() -> None:
-    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+    async def work(client: httpx.AsyncClient, harness: Harness) -> None:
         reply = await client.post("/v1/decisions/payments:batch", json={"records": [{}] * (BATCH_MAX + 1)})
-        assert (reply.status_code, desk.log.there) == (400, [])
+        assert (reply.status_code, harness.log.there) == (400, [])
 
     with_server(work)
 
 
 def test_a_dry_run_of_many_is_one_call_of_the_replica() -> None:
-    async def work(client: httpx.AsyncClient, desk: Desk) -> None:
+    async def work(client: httpx.AsyncClient, harness: Harness) -> None:
         records = [orjson.loads(payment(f"t{number}")) for number in range(BATCH_MAX - 3)]
         wrong, other = {"id": 7}, orjson.loads(payment("t1", 5))
         whole = [*records, wrong, records[0], other]
@@ -140,7 +140,7 @@ def test_a_dry_run_of_many_is_one_call_of_the_replica() -> None:
         assert [each["receipt"] for each in body[: len(records)]] == [None] * len(records)
         assert [each.get("status") for each in body[-3:]] == [422, None, 409]
         assert body[-2] == body[0]
-        assert (desk.judge.dry_calls, desk.log.there) == (1, [])
+        assert (harness.judge.dry_calls, harness.log.there) == (1, [])
 
     with_server(work)
 

@@ -33,7 +33,7 @@ from crossline.serve.start_check import check_files
 from crossline.settings.process.serve import ServeSettings, TlsSettings
 from crossline.settings.watch import Address
 
-from ..decisions.fakes import Desk, payment  # noqa: TID252 - the fakes of the parts beside
+from ..decisions.fakes import Harness, payment  # noqa: TID252 - the fakes of the parts beside
 
 SECONDS = 30.0
 
@@ -78,10 +78,10 @@ def with_api(folder: Path, tls: TlsSettings, work: Callable[[Served], Awaitable[
     """As ``crossline serve`` has it: uvloop, access, hot routes, one listener."""
 
     async def run() -> None:
-        desk = Desk()
+        harness = Harness()
         settings = ServeSettings(tls=tls, keys=str(folder / "keys.db"))
         key = KeyFile(folder / "keys.db").create("shop", ["decide:payments"], now_ms=0, expires_ms=None)[0]
-        app = HotRoutes(desk.decisions, "peek", 30_000, Starlette(routes=[Route("/healthz", _well)]))
+        app = HotRoutes(harness.decisions, "peek", 30_000, Starlette(routes=[Route("/healthz", _well)]))
         bound, place = listening(Address("127.0.0.1", 0))
         stop, up = asyncio.Event(), asyncio.Event()
         serving = asyncio.create_task(serve(guarded(app, settings), bound, settings, stop, up.set))
@@ -91,7 +91,7 @@ def with_api(folder: Path, tls: TlsSettings, work: Callable[[Served], Awaitable[
         finally:
             stop.set()
             await serving
-            await desk.decisions.close()
+            await harness.decisions.close()
 
     uvloop.run(run())
 
@@ -141,7 +141,7 @@ def test_a_server_that_cannot_be_known_gets_no_payment(tmp_path: Path) -> None:
     with_api(tmp_path / "elsewhere", certificate(tmp_path, "elsewhere", "127.0.0.2"), elsewhere)
 
 
-def test_plain_http_is_answered_by_nobody(tmp_path: Path) -> None:
+def test_plain_http_gets_no_answer(tmp_path: Path) -> None:
     def asked(place: Address) -> bytes:
         found = b""
         with socket.create_connection((place.host, place.port), SECONDS) as client:

@@ -57,7 +57,7 @@ def decision(record: str, word: str, kind: str = "decision") -> dict[str, Any]:
     return {"kind": kind, "stream": "payments", "record_id": record, "decision": word, "reasons": []}
 
 
-class Desk:
+class Harness:
     """A store in ``folder`` whose clock is turned by hand."""
 
     def __init__(self, folder: Path, settings: CasesSettings = SETTINGS, cooling: Cools = lambda _, __: False) -> None:
@@ -65,7 +65,7 @@ class Desk:
         self.path = folder / "serve" / "cases.db"
         self.settings = settings
         self.cases = Cases(self.path, clock_ms=lambda: self.now_ms)
-        self.desk = CaseService(self.cases, clock_ms=lambda: self.now_ms)
+        self.service = CaseService(self.cases, clock_ms=lambda: self.now_ms)
         self.intake = CaseIntake(self.path, settings, clock_ms=lambda: self.now_ms, cooling=cooling)
 
     def take(self, *lines: Mapping[str, Any], mark: IntakePosition | None = None) -> None:

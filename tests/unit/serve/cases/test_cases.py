@@ -1,4 +1,4 @@
-"""The store of labels and cases: what is said last holds, nothing is lost, nobody writes over what he has not seen."""
+"""The store of labels and cases: the last write holds, nothing is lost, a write over an unseen change is refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def made_at(folder: Path) -> Cases:
     return Cases(folder / "serve" / "cases.db", clock_ms=lambda: next(ticks), make_id=lambda: f"case-{next(ids)}")
 
 
-def test_the_last_word_on_a_record_holds_and_those_before_it_stay(cases: Cases, tmp_path: Path) -> None:
+def test_the_last_label_of_a_record_holds_and_earlier_ones_stay(cases: Cases, tmp_path: Path) -> None:
     first = cases.put_label("payments", "t1", True, who="ada", reason="chargeback", known_ms=START - 5)
     assert first == Label("payments", "t1", True, START - 5, "chargeback", "ada", START, 1)
     second = cases.put_label("payments", "t1", False, who="bob", reason="taken back")
@@ -96,7 +96,7 @@ def test_a_key_that_comes_again_gives_the_same_and_does_nothing(cases: Cases, tm
         cases.put_label("p", "t1", False, who="ada", key="k1")
     with pytest.raises(KeyReusedError):
         cases.note("case-1", "k", "ada", key="k1")
-    assert cases.put_label("p", "t9", True, who="bob", key="k1").who == "bob", "a key is one of whoever sends it"
+    assert cases.put_label("p", "t9", True, who="bob", key="k1").who == "bob", "a key belongs to its sender"
     opened = cases.create_case("One", ALERTS, who="ada", key="k2")
     changed = cases.change_case(opened.case_id, 1, CaseChange(state="acknowledged"), "ada", key="k3")
     noted = cases.note(opened.case_id, "seen", "ada", key="k4")

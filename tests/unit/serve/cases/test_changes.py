@@ -7,7 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import orjson
-from tests.unit.serve.cases.casekit import Desk, alert
+from tests.unit.serve.cases.casekit import Harness, alert
 from tests.unit.serve.cases.test_following import batch
 
 from crossline.serve.app.events import AllEvents
@@ -20,10 +20,10 @@ from crossline.serve.revisions.revision_log import RevisedLog
 
 
 def test_a_change_is_reported_and_gone_on_from(tmp_path: Path) -> None:
-    async def heard(after: str | None, count: int, desk: Desk, act: CaseAction | None) -> list[LiveEvent]:
+    async def events_after(after: str | None, count: int, harness: Harness, act: CaseAction | None) -> list[LiveEvent]:
         reader, revised = FeedReader(tmp_path / "feed", poll_s=0.001), RevisedLog(tmp_path / "revised.db")
         body: list[CaseChanges] = []
-        working = CaseService(desk.cases, clock_ms=lambda: desk.now_ms, on_change=lambda: body[0].notify())  # noqa: PLW0108 - it is made below
+        working = CaseService(harness.cases, clock_ms=lambda: harness.now_ms, on_change=lambda: body[0].notify())  # noqa: PLW0108 - it is made below
         body.append(CaseChanges(working))
         events = AllEvents(reader, revised, body[0])
         if after is not None and "~" not in after:
@@ -39,14 +39,14 @@ def test_a_change_is_reported_and_gone_on_from(tmp_path: Path) -> None:
             body[0].close()
             await reader.close()
 
-    desk = Desk(tmp_path)
+    harness = Harness(tmp_path)
     batch(tmp_path, 0, alert("x1"))
-    desk.take(alert("x1"))
-    everything = asyncio.run(heard("0-0.0.0", 1, desk, None))
+    harness.take(alert("x1"))
+    everything = asyncio.run(events_after("0-0.0.0", 1, harness, None))
     assert [(each.kind, each.id.partition("~")[0]) for each in everything] == [("case", "0-0.0.1")]
     assert everything[0].key == {"account_id": "a1"}
-    (news,) = asyncio.run(heard(everything[0].id, 1, desk, CaseAction("assign")))
+    (news,) = asyncio.run(events_after(everything[0].id, 1, harness, CaseAction("assign")))
     assert (news.kind, news.id.partition("~")[0], orjson.loads(news.body)["assignee"]) == ("case", "0-0.0.2", "ada")
-    again = asyncio.run(heard(".0.0", 2, desk, None))
+    again = asyncio.run(events_after(".0.0", 2, harness, None))
     assert {each.kind for each in again} == {"alert", "case"}
-    desk.close()
+    harness.close()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.unit.serve.cases.casekit import SETTINGS, START, Desk, alert, decision
+from tests.unit.serve.cases.casekit import SETTINGS, START, Harness, alert, decision
 
 from crossline.basics.errors import RetryableError
 from crossline.evaluate.alerts.alert_json import json_bytes
@@ -39,89 +39,89 @@ def batch(folder: Path, number: int, *lines: dict[str, Any], planned_ms: int = 0
 
 def follow(
     folder: Path,
-    until: Callable[[Desk], bool],
-    work: Callable[[Desk], None] = lambda _: None,
+    until: Callable[[Harness], bool],
+    work: Callable[[Harness], None] = lambda _: None,
     missed: Missed | None = None,
 ) -> None:
     """Follow the feed, as a process does from its start to its end, until something is so."""
 
     async def run() -> None:
-        desk = Desk(folder)
+        harness = Harness(folder)
         reader = FeedReader(folder / "feed", poll_s=0.001)
-        changes = CaseChanges(desk.desk)
-        intake = CaseIntake(desk.path, SETTINGS, clock_ms=lambda: START, on_change=changes.notify)
+        changes = CaseChanges(harness.service)
+        intake = CaseIntake(harness.path, SETTINGS, clock_ms=lambda: START, on_change=changes.notify)
         try:
-            async with asyncio.timeout(30), CaseFollower(reader, intake, desk.desk, missed):
-                work(desk)
+            async with asyncio.timeout(30), CaseFollower(reader, intake, harness.service, missed):
+                work(harness)
                 async for _ in changes.follow(0):
-                    if until(desk):
+                    if until(harness):
                         break
         finally:
             await reader.close()
-            desk.close()
+            harness.close()
 
     asyncio.run(run())
 
 
-def counted(desk: Desk) -> int:
-    return int(desk.cases.file.rows("SELECT count(*) AS n FROM case_alerts")[0]["n"])
+def counted(harness: Harness) -> int:
+    return int(harness.cases.file.rows("SELECT count(*) AS n FROM case_alerts")[0]["n"])
 
 
 def test_it_goes_on_where_it_left_off(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x1"), decision("r-x1", "block"))
     batch(tmp_path, 1)
     batch(tmp_path, 2, alert("x2"))
-    follow(tmp_path, lambda desk: counted(desk) == 2 and desk.desk.case("C-1")["decision"] is not None)
+    follow(tmp_path, lambda harness: counted(harness) == 2 and harness.service.case("C-1")["decision"] is not None)
     batch(tmp_path, 3, alert("x2"), alert("x3", account="a2"))
-    follow(tmp_path, lambda desk: counted(desk) == 3)
-    desk = Desk(tmp_path)
-    assert desk.intake.mark() == IntakePosition(3, 2, "3")
-    assert [desk.desk.case(f"C-{n}")["alert_count"] for n in (1, 2)] == [2, 1]
-    assert desk.desk.case("C-1")["decision"]["gravest"] == "block"
-    desk.close()
+    follow(tmp_path, lambda harness: counted(harness) == 3)
+    harness = Harness(tmp_path)
+    assert harness.intake.mark() == IntakePosition(3, 2, "3")
+    assert [harness.service.case(f"C-{n}")["alert_count"] for n in (1, 2)] == [2, 1]
+    assert harness.service.case("C-1")["decision"]["gravest"] == "block"
+    harness.close()
 
 
 def test_a_batch_that_was_half_taken_is_taken_to_its_end(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x1"), alert("x2"), alert("x3"))
-    desk = Desk(tmp_path)
-    desk.take(alert("x1"), mark=IntakePosition(0, 1, "0"))
-    desk.close()
-    follow(tmp_path, lambda desk: counted(desk) == 3)
+    harness = Harness(tmp_path)
+    harness.take(alert("x1"), mark=IntakePosition(0, 1, "0"))
+    harness.close()
+    follow(tmp_path, lambda harness: counted(harness) == 3)
 
 
 def test_a_checkpoint_that_was_begun_anew_is_followed_from_its_start(tmp_path: Path) -> None:
     for number in range(3):
         batch(tmp_path, number, alert(f"x{number}"))
-    follow(tmp_path, lambda desk: counted(desk) == 3)
+    follow(tmp_path, lambda harness: counted(harness) == 3)
     shutil.rmtree(tmp_path / "feed")
     for number in range(4):
         batch(tmp_path, number, alert(f"x{number}"), planned_ms=1_000)
-    follow(tmp_path, lambda desk: counted(desk) == 4)
+    follow(tmp_path, lambda harness: counted(harness) == 4)
 
 
-def test_a_snooze_that_is_over_ends_without_anybody_asking(tmp_path: Path) -> None:
+def test_a_snooze_ends_by_itself(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x1"))
 
-    def snooze(desk: Desk) -> None:
-        desk.take(alert("y1", account="a2"))
-        desk.desk.act("C-1", CaseAction("snooze", until_ms=START + 1), "ada")
-        desk.now_ms = START + 2
+    def snooze(harness: Harness) -> None:
+        harness.take(alert("y1", account="a2"))
+        harness.service.act("C-1", CaseAction("snooze", until_ms=START + 1), "ada")
+        harness.now_ms = START + 2
 
-    def awake(desk: Desk) -> bool:
-        return {"open"} == {each["state"] for each in desk.cases.file.rows("SELECT state FROM cases")}
+    def awake(harness: Harness) -> bool:
+        return {"open"} == {each["state"] for each in harness.cases.file.rows("SELECT state FROM cases")}
 
-    follow(tmp_path, lambda desk: counted(desk) == 2 and awake(desk), snooze)
+    follow(tmp_path, lambda harness: counted(harness) == 2 and awake(harness), snooze)
 
 
 def test_changes_are_gone_on_from(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.take(alert("x1"), alert("y1", account="a2"))
-    first = desk.desk.changes(0)
+    harness = Harness(tmp_path)
+    harness.take(alert("x1"), alert("y1", account="a2"))
+    first = harness.service.changes(0)
     assert [case["number"] for _, case in first] == ["C-1", "C-2"]
-    desk.desk.act("C-1", CaseAction("note", text="seen"), "ada")
-    ((number, case),) = desk.desk.changes(first[-1][0])
-    assert (number, case["number"]) == (desk.desk.last_change(), "C-1")
-    desk.close()
+    harness.service.act("C-1", CaseAction("note", text="seen"), "ada")
+    ((number, case),) = harness.service.changes(first[-1][0])
+    assert (number, case["number"]) == (harness.service.last_change(), "C-1")
+    harness.close()
 
 
 WHOLE = {"rule_type": "velocity", "score": 0, "action": "review", "threshold": 5, "detected_at": None}
@@ -144,7 +144,7 @@ def gone(folder: Path, *numbers: int) -> None:
         batch_path(folder / "feed", number).unlink()
 
 
-def test_alerts_that_came_while_nobody_followed_open_their_cases(tmp_path: Path) -> None:
+def test_alerts_that_came_while_no_follower_ran_open_their_cases(tmp_path: Path) -> None:
     given: list[tuple[dict[str, Any], ...]] = [
         (alert("x0"),),
         (alert("x1", account="a1"), decision("r-x1", "block")),
@@ -155,31 +155,31 @@ def test_alerts_that_came_while_nobody_followed_open_their_cases(tmp_path: Path)
         batch(tmp_path, number, *lines)
         stored(tmp_path, number, *lines)
         if number == 0:
-            follow(tmp_path, lambda desk: counted(desk) == 1)  # the API stops here, and the pipeline goes on
+            follow(tmp_path, lambda harness: counted(harness) == 1)  # the API stops here, and the pipeline goes on
     stored(tmp_path, 1, alert("y1", account="a9"), pipeline="another")
     gone(tmp_path, 0, 1, 2)
     store = Missed("payments", lambda: open_store(str(tmp_path / "store.db")))
-    follow(tmp_path, lambda desk: counted(desk) == 4, missed=store)
-    desk = Desk(tmp_path)
-    taken = [row["alert_id"] for row in desk.cases.file.rows("SELECT alert_id FROM alerts ORDER BY alert_id")]
+    follow(tmp_path, lambda harness: counted(harness) == 4, missed=store)
+    harness = Harness(tmp_path)
+    taken = [row["alert_id"] for row in harness.cases.file.rows("SELECT alert_id FROM alerts ORDER BY alert_id")]
     assert taken == ["x0", "x1", "x2", "x3"], "each once, and none of another pipeline"
-    assert desk.intake.mark().batch == 3
-    (found,) = desk.cases.file.rows("SELECT gravest FROM alerts WHERE alert_id = 'x1'")
+    assert harness.intake.mark().batch == 3
+    (found,) = harness.cases.file.rows("SELECT gravest FROM alerts WHERE alert_id = 'x1'")
     assert found["gravest"] == ACTIONS.index("block")
-    desk.close()
+    harness.close()
 
 
 def test_catching_up_that_was_broken_off_begins_again(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x0"))
-    follow(tmp_path, lambda desk: counted(desk) == 1)
+    follow(tmp_path, lambda harness: counted(harness) == 1)
     for number in range(1, 4):
         batch(tmp_path, number, alert(f"x{number}"))
         stored(tmp_path, number, alert(f"x{number}"))
     gone(tmp_path, 0, 1, 2)
-    desk = Desk(tmp_path)
-    desk.take(alert("x1"))  # as far as it came before it was killed: the mark stands where it stood
-    assert desk.intake.mark().batch == 0
-    desk.close()
+    harness = Harness(tmp_path)
+    harness.take(alert("x1"))  # as far as it came before it was killed: the mark stands where it stood
+    assert harness.intake.mark().batch == 0
+    harness.close()
     tries = 0
 
     def opened() -> Store:
@@ -189,14 +189,14 @@ def test_catching_up_that_was_broken_off_begins_again(tmp_path: Path) -> None:
             raise RetryableError("the store is away")
         return open_store(str(tmp_path / "store.db"))
 
-    follow(tmp_path, lambda desk: counted(desk) == 4, missed=Missed("payments", opened))
+    follow(tmp_path, lambda harness: counted(harness) == 4, missed=Missed("payments", opened))
     assert tries == 2
 
 
 def test_without_a_store_what_comes_after_is_taken(tmp_path: Path) -> None:
     batch(tmp_path, 0, alert("x0"))
-    follow(tmp_path, lambda desk: counted(desk) == 1)
+    follow(tmp_path, lambda harness: counted(harness) == 1)
     for number in range(1, 4):
         batch(tmp_path, number, alert(f"x{number}"))
     gone(tmp_path, 0, 1, 2)
-    follow(tmp_path, lambda desk: counted(desk) == 2, missed=Missed("payments", lambda: None))
+    follow(tmp_path, lambda harness: counted(harness) == 2, missed=Missed("payments", lambda: None))

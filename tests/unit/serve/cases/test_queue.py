@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.serve.cases.casekit import HOUR, SETTINGS, START, Desk, alert, decision
+from tests.unit.serve.cases.casekit import HOUR, SETTINGS, START, Harness, alert, decision
 
 from crossline.serve.cases.actions.values import CaseAction
 from crossline.serve.cases.queue import pages, views
@@ -20,13 +20,13 @@ SEVERITIES = ["info", "low", "medium", "high", "critical"]
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.close()
 
 
-def filled(desk: Desk) -> None:
+def filled(harness: Harness) -> None:
     """Cases 1 to 9: severities in turns, money 0 to 8, two streams, two rules, an alert each hour."""
     for number in range(9):
         record = {"amount_cents": number * 100, "currency": "EUR"} if number else {}
@@ -39,33 +39,33 @@ def filled(desk: Desk) -> None:
             rule_id="burst" if number % 3 else "travel",
             record=record,
         )
-        desk.take(found)
+        harness.take(found)
 
 
-def numbers(desk: Desk, wanted: QueueFilter, sort: str = "newest", who: str = "ada") -> list[int]:
-    return [int(each["number"][2:]) for each in desk.desk.page(wanted, who, sort, limit=500).items]
+def numbers(harness: Harness, wanted: QueueFilter, sort: str = "newest", who: str = "ada") -> list[int]:
+    return [int(each["number"][2:]) for each in harness.service.page(wanted, who, sort, limit=500).items]
 
 
-def test_filters_and_orders(desk: Desk) -> None:
-    filled(desk)
-    desk.take(decision("r-n1", "block"))
-    assert numbers(desk, QueueFilter()) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-    assert numbers(desk, QueueFilter(), "money") == [9, 8, 7, 6, 5, 4, 3, 2, 1]
-    assert numbers(desk, QueueFilter(), "severity") == [5, 9, 4, 8, 3, 7, 2, 6, 1]
-    assert numbers(desk, QueueFilter(severity="high")) == [9, 5, 4]
-    assert numbers(desk, QueueFilter(stream="logins", rule_id="travel")) == [7, 1]
-    assert numbers(desk, QueueFilter(decision="block")) == [2]
-    assert numbers(desk, QueueFilter(money=6.0)) == [9, 8, 7]
-    assert numbers(desk, QueueFilter(from_ms=START + HOUR, to_ms=START + 3 * HOUR)) == [3, 2]
-    assert numbers(desk, QueueFilter(key={"account_id": "acc4"})) == [5]
-    assert numbers(desk, QueueFilter(from_ms=-(10**30), to_ms=10**30)) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+def test_filters_and_orders(harness: Harness) -> None:
+    filled(harness)
+    harness.take(decision("r-n1", "block"))
+    assert numbers(harness, QueueFilter()) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    assert numbers(harness, QueueFilter(), "money") == [9, 8, 7, 6, 5, 4, 3, 2, 1]
+    assert numbers(harness, QueueFilter(), "severity") == [5, 9, 4, 8, 3, 7, 2, 6, 1]
+    assert numbers(harness, QueueFilter(severity="high")) == [9, 5, 4]
+    assert numbers(harness, QueueFilter(stream="logins", rule_id="travel")) == [7, 1]
+    assert numbers(harness, QueueFilter(decision="block")) == [2]
+    assert numbers(harness, QueueFilter(money=6.0)) == [9, 8, 7]
+    assert numbers(harness, QueueFilter(from_ms=START + HOUR, to_ms=START + 3 * HOUR)) == [3, 2]
+    assert numbers(harness, QueueFilter(key={"account_id": "acc4"})) == [5]
+    assert numbers(harness, QueueFilter(from_ms=-(10**30), to_ms=10**30)) == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     for wrong in (QueueFilter(view="x"), QueueFilter(severity="x"), QueueFilter(decision="x")):  # type: ignore[arg-type]
         with pytest.raises(NotTakenError):
-            desk.desk.page(wrong, "ada")
+            harness.service.page(wrong, "ada")
 
 
-def test_views_and_their_counts(desk: Desk) -> None:
-    filled(desk)
+def test_views_and_their_counts(harness: Harness) -> None:
+    filled(harness)
     for case_id, act in (
         ("C-1", CaseAction("assign")),
         ("C-2", CaseAction("assign", to="bob")),
@@ -74,8 +74,8 @@ def test_views_and_their_counts(desk: Desk) -> None:
         ("C-5", CaseAction("resolve")),
         ("C-6", CaseAction("merge", case_ids=("C-7",))),
     ):
-        desk.desk.act(case_id, act, "ada")
-    found = {name: numbers(desk, QueueFilter(view=name)) for name in desk.desk.counts("ada")}  # type: ignore[arg-type]
+        harness.service.act(case_id, act, "ada")
+    found = {name: numbers(harness, QueueFilter(view=name)) for name in harness.service.counts("ada")}  # type: ignore[arg-type]
     assert found == {
         "open": [9, 8, 6, 2, 1],
         "unassigned": [9, 8, 6],
@@ -85,30 +85,32 @@ def test_views_and_their_counts(desk: Desk) -> None:
         "resolved": [5],
         "all": [9, 8, 6, 5, 4, 3, 2, 1],
     }
-    assert {name: each["count"] for name, each in desk.desk.counts("ada").items()} == {
+    assert {name: each["count"] for name, each in harness.service.counts("ada").items()} == {
         name: len(each) for name, each in found.items()
     }
-    assert numbers(desk, QueueFilter(status="merged", view="all")) == []
+    assert numbers(harness, QueueFilter(status="merged", view="all")) == []
 
 
-def test_counts_above_a_bound_say_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(desk)
+def test_counts_above_a_bound_say_so(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(harness)
     monkeypatch.setattr(pages, "COUNTED_MAX", 8)
-    assert desk.desk.counts("ada")["all"] == {"count": 8, "more": True}
+    assert harness.service.counts("ada")["all"] == {"count": 8, "more": True}
     monkeypatch.setattr(pages, "COUNTED_MAX", 9)
-    assert desk.desk.counts("ada")["all"] == {"count": 9, "more": False}
+    assert harness.service.counts("ada")["all"] == {"count": 9, "more": False}
 
 
-def test_one_search_over_all_that_is_known(desk: Desk) -> None:
-    desk.take(alert("aa-77", account="b0005534", message="Überweisung to a mule", record={"card_hash": "4929deadbeef"}))
-    desk.take(alert("x2", account="other", message="nothing of note"))
-    desk.desk.act("C-2", CaseAction("note", text='called the customer, it\'s "fine"'), "ada")
-    desk.cases.create_case(
+def test_one_search_over_all_that_is_known(harness: Harness) -> None:
+    harness.take(
+        alert("aa-77", account="b0005534", message="Überweisung to a mule", record={"card_hash": "4929deadbeef"})
+    )
+    harness.take(alert("x2", account="other", message="nothing of note"))
+    harness.service.act("C-2", CaseAction("note", text='called the customer, it\'s "fine"'), "ada")
+    harness.cases.create_case(
         "Ring of three", [LinkedAlert("z9", "payments", "t0000007")], who="ada", about={"zone": "north"}
     )
 
     def found(text: str) -> list[int]:
-        return numbers(desk, QueueFilter(q=text))
+        return numbers(harness, QueueFilter(q=text))
 
     assert found("MULE") == found("uberweisung mul") == found("b0005534") == found("4929dead") == [1]
     assert found("r-aa-77") == found("aa-77") == [1]
@@ -119,41 +121,43 @@ def test_one_search_over_all_that_is_known(desk: Desk) -> None:
     assert found("mule called") == found("C-99") == found("'; DROP TABLE cases; --") == found("C-" + "9" * 40) == []
     assert found(")(*:^") == []
     assert found("  ") == [3, 2, 1]
-    desk.desk.act("C-1", CaseAction("merge", case_ids=("C-2",)), "ada")
+    harness.service.act("C-1", CaseAction("merge", case_ids=("C-2",)), "ada")
     assert found("nothing of note") == [1], "alerts are found where they are now"
 
 
-def test_pages_neither_repeat_nor_skip_while_cases_change(desk: Desk) -> None:
-    filled(desk)
-    first = desk.desk.page(QueueFilter(), "ada", "newest", None, 4)
-    desk.take(alert("late", START + 20 * HOUR, "acc0"), alert("fresh", START + 21 * HOUR, "new"))
-    desk.desk.act("C-4", CaseAction("resolve"), "ada")
-    second = desk.desk.page(QueueFilter(), "ada", "newest", first.place, 4)
-    third = desk.desk.page(QueueFilter(), "ada", "newest", second.place, 4)
+def test_pages_neither_repeat_nor_skip_while_cases_change(harness: Harness) -> None:
+    filled(harness)
+    first = harness.service.page(QueueFilter(), "ada", "newest", None, 4)
+    harness.take(alert("late", START + 20 * HOUR, "acc0"), alert("fresh", START + 21 * HOUR, "new"))
+    harness.service.act("C-4", CaseAction("resolve"), "ada")
+    second = harness.service.page(QueueFilter(), "ada", "newest", first.place, 4)
+    third = harness.service.page(QueueFilter(), "ada", "newest", second.place, 4)
     found = [int(each["number"][2:]) for page in (first, second, third) for each in page.items]
     assert found == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert (first.total, third.place) == (9, None)
 
 
 @pytest.mark.parametrize("sort", ["newest", "money", "severity", "opened"])
-def test_a_page_goes_on_after_a_restart(desk: Desk, sort: str) -> None:
-    filled(desk)
-    whole = numbers(desk, QueueFilter(), sort)
-    first = desk.desk.page(QueueFilter(), "ada", sort, None, 4)
-    other = Desk(desk.path.parents[1])
-    rest = other.desk.page(QueueFilter(), "ada", sort, first.place, 9)
+def test_a_page_goes_on_after_a_restart(harness: Harness, sort: str) -> None:
+    filled(harness)
+    whole = numbers(harness, QueueFilter(), sort)
+    first = harness.service.page(QueueFilter(), "ada", sort, None, 4)
+    other = Harness(harness.path.parents[1])
+    rest = other.service.page(QueueFilter(), "ada", sort, first.place, 9)
     assert [int(each["number"][2:]) for each in [*first.items, *rest.items]] == whole
     other.close()
 
 
 @pytest.mark.parametrize("sort", ["newest", "money", "severity", "opened"])
-def test_a_list_goes_on_behind_what_is_frozen_of_it(desk: Desk, sort: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(desk)
-    whole = numbers(desk, QueueFilter(), sort)
+def test_a_list_goes_on_behind_what_is_frozen_of_it(
+    harness: Harness, sort: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(harness)
+    whole = numbers(harness, QueueFilter(), sort)
     monkeypatch.setattr(pages, "FROZEN_MAX", 4)
     found, place, sizes = list[int](), None, list[int]()
     while True:
-        page = desk.desk.page(QueueFilter(), "ada", sort, place, 3)
+        page = harness.service.page(QueueFilter(), "ada", sort, place, 3)
         found += [int(each["number"][2:]) for each in page.items]
         sizes.append(len(page.items))
         assert page.total == 9
@@ -164,30 +168,30 @@ def test_a_list_goes_on_behind_what_is_frozen_of_it(desk: Desk, sort: str, monke
     assert sizes == [3, 1, 3, 1, 1]
 
 
-def test_what_another_process_changed_is_seen(desk: Desk) -> None:
-    filled(desk)
-    assert numbers(desk, QueueFilter(view="resolved")) == []
-    other = Desk(desk.path.parents[1])
-    other.desk.act("C-3", CaseAction("resolve"), "bob")
+def test_what_another_process_changed_is_seen(harness: Harness) -> None:
+    filled(harness)
+    assert numbers(harness, QueueFilter(view="resolved")) == []
+    other = Harness(harness.path.parents[1])
+    other.service.act("C-3", CaseAction("resolve"), "bob")
     other.take(alert("more", START + 30 * HOUR, "later"))
     other.close()
-    assert numbers(desk, QueueFilter(view="resolved")) == [3]
-    assert numbers(desk, QueueFilter())[0] == 10
+    assert numbers(harness, QueueFilter(view="resolved")) == [3]
+    assert numbers(harness, QueueFilter())[0] == 10
 
 
-def test_similar_cases_are_resolved_ones_of_a_same_rule(desk: Desk) -> None:
-    filled(desk)
-    desk.take(alert("k", key={"card": "c1"}, account="", rule_id="travel"))
+def test_similar_cases_are_resolved_ones_of_a_same_rule(harness: Harness) -> None:
+    filled(harness)
+    harness.take(alert("k", key={"card": "c1"}, account="", rule_id="travel"))
     for number in (7, 1, 2, 10):
-        desk.now_ms += 1
-        desk.desk.act(f"C-{number}", CaseAction("resolve", label="good"), "ada")
-    assert [each["number"] for each in desk.desk.similar("C-4")] == ["C-1", "C-7"]
-    assert [each["number"] for each in desk.desk.similar("C-4", 1)] == ["C-1"]
-    assert [each["number"] for each in desk.desk.similar("C-1")] == ["C-7"]
+        harness.now_ms += 1
+        harness.service.act(f"C-{number}", CaseAction("resolve", label="good"), "ada")
+    assert [each["number"] for each in harness.service.similar("C-4")] == ["C-1", "C-7"]
+    assert [each["number"] for each in harness.service.similar("C-4", 1)] == ["C-1"]
+    assert [each["number"] for each in harness.service.similar("C-1")] == ["C-7"]
 
 
-def test_saved_views(desk: Desk) -> None:
-    file = desk.cases.file
+def test_saved_views(harness: Harness) -> None:
+    file = harness.cases.file
     views.put(file, "ada", "mules", {"rule_id": "burst"}, default=True)
     views.put(file, "ada", "all", {}, default=True)
     views.put(file, "bob", "mules", {}, default=False)
@@ -222,15 +226,17 @@ def test_a_queue_is_what_a_plain_list_says(
     sort: str,
     limit: int,
 ) -> None:
-    desk = Desk(tmp_path_factory.mktemp("queue"), SETTINGS)
+    harness = Harness(tmp_path_factory.mktemp("queue"), SETTINGS)
     plain = []
     for number, (grave, euros, hour, assigned, resolved) in enumerate(made, 1):
         record = {"amount_cents": euros * 100, "currency": "EUR"} if euros else {}
-        desk.take(alert(f"n{number}", START + hour * HOUR, f"acc{number}", severity=SEVERITIES[grave], record=record))
+        harness.take(
+            alert(f"n{number}", START + hour * HOUR, f"acc{number}", severity=SEVERITIES[grave], record=record)
+        )
         if assigned:
-            desk.desk.act(f"C-{number}", CaseAction("assign"), "ada")
+            harness.service.act(f"C-{number}", CaseAction("assign"), "ada")
         if resolved:
-            desk.desk.act(f"C-{number}", CaseAction("resolve"), "ada")
+            harness.service.act(f"C-{number}", CaseAction("resolve"), "ada")
         seen = {"open": not resolved, "unassigned": not resolved and not assigned, "resolved": resolved, "all": True}[
             view
         ]
@@ -245,10 +251,10 @@ def test_a_queue_is_what_a_plain_list_says(
     expected = [each[0] for each in sorted(plain, key=orders[sort], reverse=True)]
     found, place = list[int](), None
     while True:
-        page = desk.desk.page(QueueFilter(view=view, severity=severity, money=money), "ada", sort, place, limit)
+        page = harness.service.page(QueueFilter(view=view, severity=severity, money=money), "ada", sort, place, limit)
         found += [int(each["number"][2:]) for each in page.items]
         place = page.place
         if place is None:
             break
     assert found == expected
-    desk.close()
+    harness.close()

@@ -1,4 +1,4 @@
-"""One listener for programs and people: who gets what, with which headers; what fails is told in the same place."""
+"""One listener for programs and people: who gets what, with which headers; errors are reported in the same place."""
 
 from __future__ import annotations
 

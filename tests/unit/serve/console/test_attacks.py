@@ -1,4 +1,4 @@
-"""Somebody tries to get in, or to have somebody else act."""
+"""Attempts to get in without a right, or to act with the rights of another user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .kit import HERE, HOST, PASSWORD, room
 MINUTE_MS = 60_000
 
 
-def test_nobody_sees_a_page_without_a_session(tmp_path: Path) -> None:
+def test_no_page_without_a_session(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         seat = at.seat()
         for path in ("/", "/audit", "/people", "/profile", "/events", "/nothing", "/decisions/x"):
@@ -36,7 +36,7 @@ def test_nobody_sees_a_page_without_a_session(tmp_path: Path) -> None:
 
 
 def test_an_id_that_was_there_before_the_log_in_is_worth_nothing(tmp_path: Path) -> None:
-    """Fixation: whoever puts a cookie into a browser before the log-in knows nothing afterwards."""
+    """Session fixation: a cookie set in a browser before the log-in is worthless afterwards."""
     with room(tmp_path) as at:
         at.user("ines.vale")
         seat = at.seat()
@@ -50,7 +50,7 @@ def test_an_id_that_was_there_before_the_log_in_is_worth_nothing(tmp_path: Path)
         assert at.seat(cookies={"crossline": first}).get("/profile").status_code == 303  # its id ended with the new one
 
 
-def test_the_cookie_goes_to_nobody_else(tmp_path: Path) -> None:
+def test_the_cookie_goes_to_no_other_site(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         seat = at.seated("ines.vale")
         line = next(each for each in seat.set_cookies if each.startswith("crossline="))
@@ -91,7 +91,7 @@ def test_a_form_of_another_session_does_nothing(tmp_path: Path) -> None:
         {},
     ],
 )
-def test_a_page_of_another_origin_acts_for_nobody(tmp_path: Path, sent: dict[str, str]) -> None:
+def test_a_page_of_another_origin_has_no_effect(tmp_path: Path, sent: dict[str, str]) -> None:
     """Also where it has the token: it may have been shown on a screen."""
     with room(tmp_path) as at:
         seat = at.seated("olga.ops", "operator")
@@ -180,7 +180,7 @@ def test_passwords_are_tried_five_times(tmp_path: Path) -> None:
         for password in ("wrong password", PASSWORD):  # the right one opens nothing now
             answer = seat.log_in("ines.vale", password)
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "900")
-        assert at.seat(peer="127.0.0.2").log_in("ines.vale").status_code == 303  # nobody is locked out by a stranger
+        assert at.seat(peer="127.0.0.2").log_in("ines.vale").status_code == 303  # a stranger locks no user out
         at.clock.now_ms += 15 * MINUTE_MS
         assert seat.log_in("ines.vale").status_code == 303
 
@@ -213,7 +213,7 @@ def test_a_name_that_is_nobodys_is_answered_as_any_other_and_is_not_logged(tmp_p
         "",
     ],
 )
-def test_nobody_is_sent_elsewhere_after_the_log_in(tmp_path: Path, evil: str) -> None:
+def test_no_redirect_to_another_site_after_the_log_in(tmp_path: Path, evil: str) -> None:
     with room(tmp_path) as at:
         at.user("ines.vale")
         seat = at.seat()
@@ -278,7 +278,7 @@ def test_the_open_demonstration_answers_this_machine_alone(tmp_path: Path) -> No
     with room(tmp_path, open_=True) as at:
         seat = at.seat()
         assert seat.get("/components").status_code == 200
-        assert seat.get("/people").status_code == 403  # nobody is nobody's admin
+        assert seat.get("/people").status_code == 403  # an anonymous user is no admin
         assert at.seat(host="evil.example").get("/components").status_code == 403
         assert at.seat(host="127.0.0.1.evil.example:8080").get("/components").status_code == 403
         assert seat.post("/profile", {"theme": "dark"}).status_code == 403  # no token

@@ -17,7 +17,7 @@ def test_all_that_is_asked_is_answered_and_what_fails_does_not_end_it(tmp_path: 
     answered: list[tuple[str, int]] = []
     with room(tmp_path, project=cards()) as at:
 
-        async def told(scope: Any, receive: Any, send: Any) -> None:
+        async def counting_api(scope: Any, receive: Any, send: Any) -> None:
             async def sending(message: Any) -> None:
                 if message["type"] == "http.response.start":
                     answered.append((scope["path"], message["status"]))
@@ -25,7 +25,7 @@ def test_all_that_is_asked_is_answered_and_what_fails_does_not_end_it(tmp_path: 
 
             await at.parts.api(scope, receive, sending)
 
-        asyncio.run(warm(replace(at.parts, api=told)))
+        asyncio.run(warm(replace(at.parts, api=counting_api)))
         assert answered == [(path, 200) for path, _ in ASKED]
 
         asked: list[str] = []

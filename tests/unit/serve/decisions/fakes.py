@@ -1,4 +1,4 @@
-"""Parts of the decision API that do as they are told."""
+"""Fakes of the parts of the decision API."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class FakeJudge:
         self.numbers.update(each.number for each in asked)
 
     def placed(self, number: int, place: LogPosition) -> None:
-        assert number in self.numbers, "the place of a record that nobody was asked about"
+        assert number in self.numbers, "the place of a record that was not asked about"
         self.placed_at[number] = place
 
     def dropped(self, number: int) -> None:
@@ -192,7 +192,7 @@ class FakeFallback:
 
 
 @dataclass
-class Desk:
+class Harness:
     """The service over fakes, all of which answer at once unless they are held."""
 
     judge: FakeJudge = field(default_factory=FakeJudge)

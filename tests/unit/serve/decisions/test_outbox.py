@@ -96,7 +96,7 @@ def test_one_that_its_stream_never_takes_holds_up_no_other(tmp_path: Path) -> No
     asyncio.run(work())
 
 
-def test_one_that_was_set_aside_is_sent_again_when_it_is_answered_again(tmp_path: Path) -> None:
+def test_one_that_was_given_up_is_sent_again_when_it_is_answered_again(tmp_path: Path) -> None:
     """Its stream did not take it, its answer went by age, and it was asked about again."""
 
     async def work() -> None:
@@ -106,7 +106,7 @@ def test_one_that_was_set_aside_is_sent_again_when_it_is_answered_again(tmp_path
             SubmittedRecord(2, "payments", "t1", b'{"a": 1}', "d2", 6),
         )
         await outbox.put([old])
-        await outbox.set_aside(old)
+        await outbox.park(old)
         assert outbox.waiting("payments") == []
         await outbox.put([new])
         (found,) = outbox.waiting("payments")

@@ -32,17 +32,17 @@ def of_stream(name: str, decision: str) -> dict[str, Any]:
 def batch(
     number: int,
     end: int,
-    *said: dict[str, Any],
+    *messages: dict[str, Any],
     late: tuple[int, ...] = (),
     begin: int = 0,
     reasons: tuple[str, ...] = (),
 ) -> FeedBatch:
     """What a batch gave that has offsets ``begin`` to ``end`` - 1 of p-0."""
-    lines = [orjson.dumps(each) for each in said]
+    lines = [orjson.dumps(each) for each in messages]
     whys = reasons or ("late",) * len(late)
     places = zip(late, whys, strict=True)
     lines += [orjson.dumps({"stream": "payments", "log": "p-0", "at": at, "reason": why}) for at, why in places]
-    counts = {"decisions": len(said), "alerts": 0, "dead": 0, "late": len(late)}
+    counts = {"decisions": len(messages), "alerts": 0, "dead": 0, "late": len(late)}
     return FeedBatch(
         {"batch": number, "ends": {"payments": {"p-0": end}}, "begins": {"payments": {"p-0": begin}}, "lines": counts},
         lines,
@@ -217,7 +217,7 @@ def test_what_is_compared_with_which_batch_is_what_a_look_at_all_says(steps: lis
 
 
 def test_an_answer_that_is_reported_twice_is_held_to_its_batch_once() -> None:
-    """A slow answer and the one of who asked again: the ledger has the first, and both are told of it."""
+    """A slow answer and that of a retry: the ledger keeps the first, and both callers get it."""
     settling = Reconciliation()
     settling.answered(answered("a", "review"), LogPosition("p-0", 1))
     settling.answered(answered("a", "block", "fallback"), None)

@@ -339,7 +339,7 @@ def test_a_disk_that_is_full_holds_the_batch(tmp_path: Path) -> None:
         written.write(1)
 
 
-def test_events_tell_of_batches_that_were_missed(tmp_path: Path) -> None:
+def test_events_report_missed_batches(tmp_path: Path) -> None:
     written = Written(tmp_path)
     written.write(0, alerts=[alert("a0")])
     written.write(1, 2, 3)

@@ -15,7 +15,7 @@ from .test_feed import Written, reading, run, taken
 def test_a_fault_of_any_kind_ends_no_watching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not only the disk's: whatever looking raises, what comes after is told, and one fault is logged once."""
+    """Not only disk errors: after any error of a look, later events are sent, and one fault is logged once."""
     written, failing, failed = Written(tmp_path), [True], asyncio.Event()
     there = os.access
 

@@ -1,4 +1,4 @@
-"""What is said of a rule, from counts that stand here."""
+"""The health of a rule, from given counts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_retracted_alerts_are_no_hits_and_other_kinds_and_versions_stand_apart()
     assert one(found).days[-2] == 10 + 4 - 1
 
 
-def test_what_was_foretold_is_held_against_its_own_version_since_it_was_published() -> None:
+def test_a_prediction_is_compared_with_its_own_version_since_publication() -> None:
     found = counts()
     found.days["burst", 1, "alert"] = {TODAY - 1: (500, 0, 0)}  # of the version before
     found.money["burst", 2, "alert"] = {TODAY - ago: 70.0 for ago in (1, 2, 3, 9)}

@@ -77,7 +77,7 @@ def test_a_prediction_that_breaks_and_is_mended_is_reported_once(tmp_path: Path)
     assert rules.look(burst=(2, (alerts(19.0),))) == [("burst", 2, "alerts", "broken")]
     assert rules.look(burst=(2, (alerts(20.0),))) == []
     rules.restart()
-    assert rules.look(burst=(2, (alerts(21.0),))) == [], "it was told before the restart"
+    assert rules.look(burst=(2, (alerts(21.0),))) == [], "it was reported before the restart"
     assert rules.look(burst=(2, (alerts(),))) == [], "nothing came that could mend it"
     assert rules.look(burst=(2, (alerts(10.0),))) == [("burst", 2, "alerts", "mended")]
     assert rules.look(burst=(2, (alerts(10.0),))) == []
@@ -92,14 +92,14 @@ def test_a_prediction_of_a_version_that_went_is_over(tmp_path: Path) -> None:
     rules.refused = {"mule.yaml": "unreadable"}
     assert rules.look(burst=(3, (alerts(10.0),))) == [], "it may be the one that cannot be read"
     rules.refused, rules.counted = {}, False
-    assert rules.look(burst=(3, (alerts(),))) == [], "nobody counts"
+    assert rules.look(burst=(3, (alerts(),))) == [], "without counts"
     rules.counted = True
     assert rules.look(burst=(3, ())) == [("mule", 1, "alerts", "over")]
     assert rules.look(burst=(3, (alerts(30.0),))) == [("burst", 3, "alerts", "broken")]
     assert rules.look(burst=(4, (alerts(30.0),))) == [("burst", 3, "alerts", "over"), ("burst", 4, "alerts", "broken")]
 
 
-def test_the_event_says_what_was_foretold_and_what_came(tmp_path: Path) -> None:
+def test_the_event_has_the_predicted_and_the_actual_rate(tmp_path: Path) -> None:
     rules = Rules(tmp_path)
     rules.look(burst=(2, (alerts(19.0),)))
     ((_, body),) = rules.log.behind(0)
@@ -134,7 +134,7 @@ def test_a_file_that_takes_nothing_leaves_the_event_to_the_next_look(
     assert rules.look(burst=(2, (alerts(19.0),))) == [("burst", 2, "alerts", "broken")]
 
 
-def test_who_listens_hears_of_it_and_goes_on_from_its_id(tmp_path: Path) -> None:
+def test_a_listener_gets_it_and_resumes_from_its_id(tmp_path: Path) -> None:
     async def take(events: AllEvents, after: str, count: int) -> list[LiveEvent]:
         found: list[LiveEvent] = []
         async with aclosing(events.follow(after)) as source:  # type: ignore[type-var]

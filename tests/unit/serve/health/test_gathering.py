@@ -125,7 +125,7 @@ def test_the_api_says_how_each_rule_does(api: tuple[Client, Path, Path]) -> None
     assert client.get("/v1/health/rules?x=1").status_code == 422
 
 
-def test_stores_tell_the_last_batches_first(tmp_path: Path) -> None:
+def test_stores_return_the_last_batches_first(tmp_path: Path) -> None:
     sink = SqliteSink(tmp_path / "store.db", "shop")
     sink.open()
     for number in range(3):

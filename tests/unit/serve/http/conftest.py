@@ -9,7 +9,7 @@ from tests.unit.serve.http.kit import Client, example, project, served
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Iterator[Client]:
-    """The API over the example, which nobody changes."""
+    """The API over the example, which no test changes."""
     with served(example(), tmp_path / "serve") as client:
         yield client
 

@@ -81,7 +81,7 @@ class Someone:
 
 
 class Admitting:
-    """In place of the access layer: lets in whoever the header says."""
+    """In place of the access layer: accepts the user that the header names."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -130,7 +130,7 @@ class FakeLedger:
 
 
 class FakeEvents:
-    """Events that happened, in order; whoever follows is told those, and then it ends."""
+    """Events that happened, in order; a client gets those, and then the stream ends."""
 
     def __init__(self, events: Sequence[LiveEvent] = ()) -> None:
         self.events = list(events)

@@ -42,7 +42,7 @@ def test_the_same_key_with_something_else_is_refused(reading: Client) -> None:
         assert "was sent with another request before" in detail(answer, 409)
     assert titles(reading) == ["one"]
     assert reading.post("/v1/cases", json={"title": "two"}, headers={**KEY, "x-who": "tom"}).status_code == 201
-    assert titles(reading) == ["two", "one"], "the key of somebody else is another one"
+    assert titles(reading) == ["two", "one"], "the key of another user is another one"
 
 
 def test_what_failed_is_answered_again_as_it_failed(reading: Client) -> None:
@@ -82,7 +82,7 @@ def test_keys_that_are_none(reading: Client) -> None:
 
 
 def test_of_two_at_once_one_is_done(tmp_path: Path) -> None:
-    """The second comes while the first is being answered, and is told so; after that it gets the first one's answer."""
+    """The second comes while the first is in work, and gets that as its answer; later it gets the first's answer."""
     entered, go = asyncio.Event(), asyncio.Event()
     calls: list[str] = []
 
@@ -123,7 +123,7 @@ def test_of_two_at_once_one_is_done(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_write_that_nobody_answered_is_done_again(tmp_path: Path) -> None:
+def test_a_write_without_an_answer_is_retried(tmp_path: Path) -> None:
     now = [NOW_MS]
     clocks = (lambda: now[0], lambda: now[0] / 1_000)
     first = ResponseStore(tmp_path / "a.db", *clocks)

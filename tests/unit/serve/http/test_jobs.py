@@ -1,4 +1,4 @@
-"""Jobs: rules tried and files judged in processes of their own, which end when somebody says so, or the server does."""
+"""Jobs: rules tried and files judged in processes of their own, which end on request, or with the server."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("waiting")
 def test_jobs_wait_for_each_other_and_are_ended(tmp_path: Path) -> None:
     async def begun(job: jobs.Job) -> None:
-        while job.message != "begun":  # noqa: ASYNC110 - it tells nobody
+        while job.message != "begun":  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
 
     async def main() -> None:
@@ -191,7 +191,7 @@ child.wait()
 
 
 def test_a_command_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
-    """The server gets SIGKILL: nobody is left to end what it started, and the kernel does."""
+    """The server gets SIGKILL: no process is left to end its jobs, so the operating system does."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path / "out.jsonl")], stdout=subprocess.PIPE)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
@@ -207,7 +207,7 @@ def test_a_command_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
             os.kill(child, signal.SIGKILL)
 
 
-def test_commands_tell_what_the_command_line_reports(tmp_path: Path) -> None:
+def test_jobs_report_the_same_as_the_command_line(tmp_path: Path) -> None:
     async def main() -> None:
         runs = commands.Commands()
         done = await runs.run(["rules", "check", str(example() / "rules"), "--json"], 60)

@@ -16,7 +16,7 @@ from tests.unit.serve.http.kit import Client, client_of, dependencies, project
 from crossline.serve.http.openapi import with_path
 from crossline.serve.http.problems import MEDIA_TYPE
 
-# Jobs would each start a process; events are told until the client goes.
+# Jobs would each start a process; events are sent until the client leaves.
 LEFT_OUT = {"/v1/events", "/v1/rules:test", "/v1/rules:backtest", "/v1/alerts/{alert_id}/records"}
 SCOPES = {
     *("read:alerts", "read:records", "write:labels", "write:records", "write:cases", "write:lists", "hold"),
@@ -43,7 +43,7 @@ def test_each_operation_says_what_it_needs(reading: Client) -> None:
             assert MEDIA_TYPE in operation["responses"]["default"]["content"]
             named = {each["name"] for each in operation.get("parameters", [])}
             assert ("Idempotency-Key" in named) == (verb != "get"), f"{verb} {path}"
-            # Of a job there is one, and of a draft that of whoever asks: nobody else's change can be lost.
+            # There is one job, and a draft belongs to its caller: no change of another user can be lost.
             if verb in {"put", "patch", "delete"} and not path.startswith(("/v1/jobs/", "/v1/drafts/")):
                 assert "if-match" in named, f"{verb} {path}"
 

@@ -81,8 +81,8 @@ def test_one_that_was_killed_is_started_anew() -> None:
     with_warm(work)
 
 
-def test_a_command_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
-    """It reads a pipe that nobody writes to, and would wait for ever."""
+def test_a_command_without_a_waiter_is_ended(tmp_path: Path) -> None:
+    """It reads a pipe without a writer, and would wait for ever."""
     pipe = tmp_path / "in.jsonl"
     os.mkfifo(pipe)
     asked = ["rules", "check", str(pipe)]
@@ -102,7 +102,7 @@ def test_a_command_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     with_warm(work)
 
 
-def test_it_ends_where_nobody_asks() -> None:
+def test_it_ends_when_idle() -> None:
     async def work(warm: ForkServer) -> None:
         assert await warm.run(["--help"]) is not None
         assert warm._process is not None

@@ -18,8 +18,8 @@ from crossline.serve.ledger.sqlite import SqliteLedger
 from .ledgerkit import asked, entry
 
 
-def say(**said: object) -> None:
-    sys.stdout.write(orjson.dumps(said).decode() + "\n")
+def say(**fields: object) -> None:
+    sys.stdout.write(orjson.dumps(fields).decode() + "\n")
     sys.stdout.flush()
 
 

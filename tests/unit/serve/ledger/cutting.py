@@ -16,14 +16,14 @@ SIZE = 1 << 16
 class Line:
     """Between clients and ``port``: one listener, and two threads for each connection.
 
-    ``asks``, ``told``: the connection by which a client sends ``asks`` is cut once the server says ``told``, which the
-    client does not hear; with ``told`` None before the server hears ``asks``. It happens once. ``closed``: nobody is
-    let in.
+    ``asks``, ``reply``: the connection on which a client sends ``asks`` is cut once the server sends ``reply``, which
+    the client does not get; with ``reply`` None, before the server gets ``asks``. It happens once. ``closed``: no
+    connection is accepted.
     """
 
     port: int
     asks: bytes | None = None
-    told: bytes | None = None
+    reply: bytes | None = None
     closed: bool = False
     cut: threading.Event = field(default_factory=threading.Event)
     _both: list[socket.socket] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Line:
     def arm(self, asks: bytes, raw: bytes | None) -> None:
         """Cut the next connection by which this is asked."""
         self.cut.clear()
-        self.asks, self.told = asks, raw
+        self.asks, self.reply = asks, raw
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -62,7 +62,7 @@ class Line:
             while data := client.recv(SIZE):
                 if self.asks is not None and self.asks in data:
                     self.asks = None
-                    if self.told is None:
+                    if self.reply is None:
                         break
                     asked.set()
                 server.sendall(data)
@@ -71,7 +71,7 @@ class Line:
     def _back(self, client: socket.socket, server: socket.socket, asked: threading.Event) -> None:
         with suppress(OSError):
             while data := server.recv(SIZE):
-                if asked.is_set() and self.told is not None and self.told in data:
+                if asked.is_set() and self.reply is not None and self.reply in data:
                     break
                 client.sendall(data)
         self._end(client, server)

@@ -105,7 +105,7 @@ def test_a_request_that_goes_gives_its_claim_up(tmp_path: Path) -> None:
         going = asyncio.create_task(group.claim(asked("t1")))
         await asyncio.sleep(0)
         going.cancel()
-        # In the same turn the id is still claimed; by the next one it is as if nobody had asked.
+        # In the same turn the id is still claimed; in the next one it is free again.
         assert (await group.claim(asked("t1", "{1}"))).outcome == "differs"
         assert (await group.claim(asked("t1", "{1}"))) == Claimed("fresh")
 

@@ -39,10 +39,10 @@ class Process:
     @property
     def replica(self) -> str:
         """Its chain, once it has opened the ledger."""
-        self._replica = self._replica or self.heard()["replica"]
+        self._replica = self._replica or self.read_line()["replica"]
         return self._replica
 
-    def heard(self) -> dict[str, Any]:
+    def read_line(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         return json.loads(line) if line else {}
@@ -54,7 +54,7 @@ class Process:
 
     def ask(self, line: str) -> dict[str, Any]:
         self.say(line)
-        return self.heard()
+        return self.read_line()
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -140,8 +140,8 @@ def test_all_race_for_the_same_ids(path: Path) -> None:
     for number in range(40):
         for process, word in zip(processes, words, strict=True):
             process.say(f"answer t{number} {word}")
-    heard = [[process.heard() for _ in range(40)] for process in processes]
-    for answers in zip(*heard, strict=True):
+    read_line = [[process.read_line() for _ in range(40)] for process in processes]
+    for answers in zip(*read_line, strict=True):
         assert len({each["body"] for each in answers}) == 1
         assert sum(each["first"] for each in answers) == 1
     for process in processes:

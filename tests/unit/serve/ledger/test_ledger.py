@@ -1,4 +1,4 @@
-"""The ledger: one answer an id, whoever asks, over restarts; revisions, counts, retention, damage."""
+"""The ledger: one answer per id, for all callers, over restarts; revisions, counts, retention, damage."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_slot_that_was_given_again_does_not_keep_old_claims(opened: Open) -> N
     assert outcomes(third, asked("t2")) == ["fresh"]
 
 
-def test_a_claim_that_nobody_answers_grows_old(opened: Open, clock: Clock) -> None:
+def test_a_claim_without_an_answer_expires(opened: Open, clock: Clock) -> None:
     ledger = opened(claim_ms_max=1_000)
     outcomes(ledger, asked("t1"))
     clock.now_ms += 999
@@ -214,7 +214,7 @@ def test_revisions_and_counts(opened: Open) -> None:
     ids = [each.decision_id for each in kept if each]
     ledger.claim([asked("open")])
     assert ledger.revise(ids[0], revision(1, "block"))
-    assert not ledger.revise(ids[0], revision(1, "block")), "told twice"
+    assert not ledger.revise(ids[0], revision(1, "block")), "sent twice"
     assert ledger.revise(ids[1], revision(1, "allow")), "revised, and the same decision"
     assert ledger.revise(ids[3], revision(1, "block"))
     assert not ledger.revise("none", revision(1, "block"))
@@ -226,7 +226,7 @@ def test_revisions_and_counts(opened: Open) -> None:
     assert ledger.revise(ids[0], revision(2, "allow")), "and back again"
     assert ledger.counts().differs["peek"] == 0
     assert ledger.revise(ids[1], revision(3, "block"))
-    assert ledger.revise(ids[1], revision(2, "allow")), "told late: the last one counts"
+    assert ledger.revise(ids[1], revision(2, "allow")), "sent late: the last one counts"
     assert ledger.counts().differs["peek"] == 1
     found = ledger.decision(ids[1])
     assert found is not None

@@ -99,7 +99,7 @@ def test_the_claim_of_one_that_ended_is_taken_over(opened: Open) -> None:
     assert outcomes(third, asked("t2")) == ["fresh"], "its slot has it, and another process"
 
 
-def test_a_claim_that_nobody_answers_grows_old_and_the_first_answer_is_the_answer(opened: Open, clock: Clock) -> None:
+def test_a_claim_without_an_answer_expires_and_the_first_answer_holds(opened: Open, clock: Clock) -> None:
     slow, quick = opened(claim_ms_max=1_000), opened(claim_ms_max=1_000)
     outcomes(slow, asked("t1"))
     clock.now_ms += 999
@@ -158,7 +158,7 @@ def test_revisions_and_counts_are_those_of_all(opened: Open, place: DatabaseAddr
     ids = [each.decision_id for each in kept if each]
     ledger.claim([asked("open")])
     assert ledger.revise(ids[0], revision(1, "block"))
-    assert not other.revise(ids[0], revision(1, "block")), "told by another already"
+    assert not other.revise(ids[0], revision(1, "block")), "another process has it already"
     assert other.revise(ids[1], revision(1, "allow")), "revised, and the same decision"
     assert ledger.revise(ids[3], revision(1, "block"))
     assert not ledger.revise("none", revision(1, "block"))
@@ -170,7 +170,7 @@ def test_revisions_and_counts_are_those_of_all(opened: Open, place: DatabaseAddr
     assert other.revise(ids[0], revision(2, "allow")), "and back again"
     assert ledger.counts().differs["peek"] == 0
     assert ledger.revise(ids[1], revision(3, "block"))
-    assert ledger.revise(ids[1], revision(2, "allow")), "told late: the last one counts"
+    assert ledger.revise(ids[1], revision(2, "allow")), "sent late: the last one counts"
     assert ledger.counts().differs["peek"] == 1
     reads = PostgresReads(place)
     found = reads.answer(ids[1])
@@ -299,7 +299,7 @@ def test_the_answers_of_another_pipeline_are_not_given_out(opened: Open) -> None
 def test_answers_that_were_kept_are_reported_though_claims_fail(
     opened: Open, place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody would hold them to what the stream decides: who asks again gets them, answered."""
+    """Otherwise they would never be compared with the stream's decisions: a retry gets them, answered."""
     ledger = opened()
 
     def fails(*_: Any) -> Any:

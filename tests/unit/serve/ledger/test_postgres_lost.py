@@ -57,7 +57,7 @@ def test_whether_an_answer_was_committed_is_read_on_another_connection(
 
 
 @pytest.mark.parametrize("raw", [b"INSERT 0 1", None])
-def test_a_claim_whose_word_was_lost_is_the_callers(
+def test_a_claim_whose_acknowledgement_was_lost_is_the_callers(
     far: PostgresLedger, line: Line, opened: Open, raw: bytes | None
 ) -> None:
     other = opened()
@@ -65,11 +65,11 @@ def test_a_claim_whose_word_was_lost_is_the_callers(
     (claimed,) = far.claim([asked("t1")])
     assert line.cut.is_set()
     assert (claimed.outcome, claimed.again) == ("fresh", False)
-    assert outcomes(other, asked("t1")) == ["pending"], "it is nobody else's"
+    assert outcomes(other, asked("t1")) == ["pending"], "no other process has it"
     assert outcomes(far, asked("t1")) == ["pending"]
 
 
-def test_where_nobody_can_say_it_is_reported_so_and_found_out_later(
+def test_an_unknown_outcome_is_reported_and_resolved_later(
     far: PostgresLedger, line: Line, place: DatabaseAddress
 ) -> None:
     outcomes(far, asked("t1"))

@@ -116,7 +116,7 @@ def test_all_race_for_the_same_ids(opened: Open, place: DatabaseAddress) -> None
         each.join(60)
     assert len(bodies) == 4
     assert all(given == bodies[0] for given in bodies)
-    assert len(fresh) == len(set(fresh)), "nobody was told that what another has is its own"
+    assert len(fresh) == len(set(fresh)), "no two processes have the same claim"
     checked = check_postgres(place)
     assert checked.faults == []
     assert sum(checked.chains.values()) == 40
@@ -125,7 +125,7 @@ def test_all_race_for_the_same_ids(opened: Open, place: DatabaseAddress) -> None
 def test_one_that_is_killed_and_one_that_is_frozen(
     postgres_server: LocalPostgres, opened: Open, place: DatabaseAddress
 ) -> None:
-    """Another process claims; killed, its claims are free at once. Frozen, it holds up nobody who asks for others."""
+    """Another process claims; killed, its claims are free at once. Frozen, it does not delay requests for other ids."""
     ledger = opened()
     command = [sys.executable, "-m", "tests.unit.serve.ledger.claiming", str(postgres_server.port), place.schema]
     given = (*command, str(postgres_server.password_file))

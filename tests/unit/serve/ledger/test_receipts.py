@@ -186,7 +186,7 @@ def test_a_receipt_of_another_key() -> None:
     forged = sealed({**WHOLE, "score": 0} | {"key_id": SIGNER.key_id}, Signer(other, SIGNER.key_id))
     del forged["score"]
     forged = sealed(forged, Signer(other, SIGNER.key_id))
-    assert faults_of(forged) == [], "nobody who has no key sees that"
+    assert faults_of(forged) == [], "it is not detected without the key"
     assert [each.fault for each in faults_of(forged, SIGNER.public())] == ["altered"]
 
 

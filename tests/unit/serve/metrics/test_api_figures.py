@@ -1,4 +1,4 @@
-"""What an API process tells of itself: counted by hand over a small app, and read as Prometheus reads it."""
+"""The metrics of an API process: counted by hand over a small app, and read as Prometheus reads it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_decisions_revisions_and_what_was_degraded(place: list[HttpListener]) ->
         answer(6, "exact", "allow"),
     ):
         figures.before(lambda given, place: passed.append((given.asked.number, place)))(each, None)
-    assert passed == [(number, None) for number in range(1, 7)], "and whoever else is told, is"
+    assert passed == [(number, None) for number in range(1, 7)], "and the other subscriber gets it too"
     revised = Revised("d2", "payments", "t2", "peek", "block", {"decision": "allow"}, 7)
     figures.differed([revised, revised])
     page = scraped(figures, place)
@@ -179,7 +179,7 @@ def test_the_outbox_says_how_many_wait(tmp_path: Path) -> None:
     outbox = SqliteOutbox(tmp_path / "outbox.db")
     asyncio.run(outbox.put([asked(1), asked(2), asked(3)]))
     asyncio.run(outbox.done(asked(1)))
-    asyncio.run(outbox.set_aside(asked(2)))  # which is sent no more
+    asyncio.run(outbox.park(asked(2)))  # which is sent no more
     assert outbox.count() == 1
     (tmp_path / "outbox.db").write_text("no database")
     with pytest.raises(sqlite3.Error):

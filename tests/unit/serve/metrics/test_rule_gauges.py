@@ -38,7 +38,7 @@ class Reader:
         return HealthReport("shop", TODAY * DAY_MS, rules, True, TODAY - 9, False, {})
 
 
-def said(gauges: RuleGauges) -> dict[str, float]:
+def values_of(gauges: RuleGauges) -> dict[str, float]:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(gauges)  # type: ignore[arg-type]
     lines = generate_latest(registry).decode().splitlines()
@@ -48,7 +48,7 @@ def said(gauges: RuleGauges) -> dict[str, float]:
 
 
 def test_predictions_stand_beside_what_came_and_what_is_beyond_is_wrong() -> None:
-    found = said(RuleGauges(Reader()))
+    found = values_of(RuleGauges(Reader()))
     name = "crossline_api_rule"
     # 6 * sqrt((1/7 + 1/4) / (5/4)) = 3.364 on each side of 10.
     assert found[f'{name}_predicted{{bound="low",figure="alerts",rule="burst"}}'] == 6.636
@@ -65,16 +65,16 @@ def test_predictions_stand_beside_what_came_and_what_is_beyond_is_wrong() -> Non
 def test_it_is_asked_for_once_in_a_while_and_reported_on_where_it_cannot_be_read() -> None:
     reader, now_s = Reader(), [100.0]
     gauges = RuleGauges(reader, 15.0, lambda: now_s[0])
-    first = said(gauges)
-    assert said(gauges) == first
+    first = values_of(gauges)
+    assert values_of(gauges) == first
     assert reader.asked == 1
     now_s[0] += 15
     reader.error = RetryableError("locked")
-    assert said(gauges) == first
+    assert values_of(gauges) == first
     assert reader.asked == 2
 
 
 def test_without_any_answer_yet_families_are_empty() -> None:
     reader = Reader()
     reader.error = RetryableError("locked")
-    assert said(RuleGauges(reader)) == {}
+    assert values_of(RuleGauges(reader)) == {}

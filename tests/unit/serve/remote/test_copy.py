@@ -83,7 +83,7 @@ def state_at(root: Path, snapshot_in: Path, batch: int) -> dict[int, ShardState]
 
 
 def sizes(states: dict[int, ShardState]) -> dict[int, dict[str, int]]:
-    return {level: {name: store.records for name, store in each.stores.items()} for level, each in states.items()}
+    return {depth: {name: store.records for name, store in each.stores.items()} for depth, each in states.items()}
 
 
 def test_a_batch_is_there_once_it_is_done_and_with_all_that_it_needs(stored: StoredPipeline, tmp_path: Path) -> None:

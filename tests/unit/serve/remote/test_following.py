@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.oracle.replicated import told
+from tests.oracle.replicated import comparable
 from tests.unit.serve.replica.conftest import BURST, Asks, ready, snapshot_of
 
 from crossline.io.objects.file_stores import LocalFiles
@@ -57,7 +57,7 @@ def over(store: LocalFiles, play: Play) -> None:
 
 
 def decided(found: list[RecordVerdict | NotJudgedError]) -> list[Any]:
-    return [told(each.decision) if isinstance(each, RecordVerdict) else str(each) for each in found]
+    return [comparable(each.decision) if isinstance(each, RecordVerdict) else str(each) for each in found]
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -77,7 +77,7 @@ def test_what_a_replica_elsewhere_says_is_what_the_pipeline_decides(stored: Stor
             assert replicas.lag().ms < 1_000
             asked = asks.records(2)
             lines = [each for one in asked for each in decided(await replicas.judge([one]))]
-            assert lines == [told(each) for each in stored.batch([each.raw for each in asked])]
+            assert lines == [comparable(each) for each in stored.batch([each.raw for each in asked])]
         await ready(replicas, 4)
         await until(lambda: reader.last() == 4)
         await reader.close()

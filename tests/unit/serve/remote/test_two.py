@@ -36,8 +36,8 @@ class Api:
         self.process.stdin.write(b"".join(each + b"\n" for each in records))
         self.process.stdin.flush()
 
-    def said(self) -> dict[str, Any]:
-        """The next that it says that is no line of its log; nothing once it has ended."""
+    def next_message(self) -> dict[str, Any]:
+        """Its next message, without lines of its log; empty once it has ended."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(b"{"):
@@ -68,20 +68,20 @@ def test_a_caller_that_asks_another_gets_the_same_answer(
     records = {each.record_id: each.raw for each in (asks.record(f"a{number % 7}") for number in range(60))}
     with ExitStack() as both:
         one, two = (both.enter_context(running(root, postgres_server, postgres_schema)) for _ in range(2))
-        assert [one.said(), two.said()] == [{"ready": 0}] * 2
+        assert [one.next_message(), two.next_message()] == [{"ready": 0}] * 2
         one.ask(*records.values())
-        first = [one.said() for _ in range(5)]
+        first = [one.next_message() for _ in range(5)]
         one.process.kill()
-        while (more := one.said()).get("id"):
+        while (more := one.next_message()).get("id"):
             first.append(more)
         two.ask(*records.values())
-        second = [two.said() for _ in records]
+        second = [two.next_message() for _ in records]
         again = [each for each in second if each["status"] == 503]  # what was still thought to be under way elsewhere
         two.ask(*(records[each["id"]] for each in again))
-        second = [each for each in second if each["status"] != 503] + [two.said() for _ in again]
+        second = [each for each in second if each["status"] != 503] + [two.next_message() for _ in again]
     assert {each["status"] for each in [*first, *second]} == {200}
     bodies = {each["id"]: each["body"] for each in second}
-    assert bodies.keys() == records.keys(), "nobody is missed"
+    assert bodies.keys() == records.keys(), "every record is answered"
     assert all(bodies[each["id"]] == each["body"] for each in first), "an id has one answer"
     checked = check_postgres(place_in(postgres_server, postgres_schema))
     assert checked.faults == []

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.oracle.replicated import Pipeline, told
+from tests.oracle.replicated import Pipeline, comparable
 
 from crossline.serve.decisions.values import AsOf, NotJudgedError, RecordVerdict
 from crossline.serve.replica import dry_runs
@@ -30,12 +30,12 @@ class Clock:
         monkeypatch.setattr(loop, "time", lambda: real() + self.later_s)
 
 
-class Told(asyncio.StreamReader):
-    """What a copy of a fork says, and no more."""
+class ForkReplies(asyncio.StreamReader):
+    """The replies of a copy of a fork, and then the end."""
 
-    def __init__(self, *said: ForkReply) -> None:
+    def __init__(self, *replies: ForkReply) -> None:
         super().__init__()
-        for each in said:
+        for each in replies:
             self.feed_data(packed(each))
         self.feed_eof()
 
@@ -73,7 +73,7 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
         assert runs.take() == [], "one is under way"
         clock.later_s += 0.1
         answer = ForkReply(dry=[[(JudgedRecord({"decision": "review"}), "")]] * AT_ONCE)
-        await runs.receive(hello(token), Told(answer), Gone())  # type: ignore[arg-type]
+        await runs.receive(hello(token), ForkReplies(answer), Gone())  # type: ignore[arg-type]
         assert [each.done() for each in waiting] == [True] * AT_ONCE + [False] * 5
         (verdict,) = await waiting[0]
         assert isinstance(verdict, RecordVerdict)
@@ -86,7 +86,7 @@ def test_one_copy_is_under_way_at_a_time_and_the_next_leaves_time_to_others(monk
     played(monkeypatch, work)
 
 
-def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_ends_or_fails_reports_it_to_its_own_callers_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(runs: DryRunQueue, clock: Clock, _: list[str]) -> None:
         for shown, why in (
             ((), "the process that judged it ended"),
@@ -95,9 +95,9 @@ def test_a_copy_that_ends_or_fails_says_so_to_its_own_and_to_nobody_else(monkeyp
             answer = runs.put([Asks().record()])
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
-            await runs.receive(hello(token - 1), Told(found(token - 1)), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token - 1), ForkReplies(found(token - 1)), Gone())  # type: ignore[arg-type]
             assert not answer.done(), "what an earlier copy says is not about this"
-            await runs.receive(hello(token), Told(*shown), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token), ForkReplies(*shown), Gone())  # type: ignore[arg-type]
             (failed,) = await answer
             assert str(failed) == f"record: a dry run failed: {why}"
             clock.later_s += 10
@@ -126,7 +126,7 @@ def test_where_the_fork_is_lost_that_was_to_make_the_copy_the_next_one_does(monk
         assert len(runs) == 1
         again = runs.begin(runs.take())
         runs.judged_on(again, AsOf(7, 1, 0))
-        await runs.receive(hello(again), Told(found(again)), Gone())  # type: ignore[arg-type]
+        await runs.receive(hello(again), ForkReplies(found(again)), Gone())  # type: ignore[arg-type]
         (verdict,) = await answer
         assert isinstance(verdict, RecordVerdict)
 
@@ -147,7 +147,7 @@ def test_who_does_not_wait_any_more_is_not_judged(monkeypatch: pytest.MonkeyPatc
 def test_dry_runs_at_once_see_what_is_there_and_not_each_other(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one copy judges; those who really ask are answered meanwhile, as if nobody tried anything."""
+    """More than one copy judges; those who really ask are answered meanwhile, as if there were no trials."""
     monkeypatch.setattr(dry_runs, "AT_ONCE", 3)
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
@@ -160,8 +160,8 @@ def test_dry_runs_at_once_see_what_is_there_and_not_each_other(
         for each in await asyncio.gather(*dry):
             assert not any(isinstance(one, NotJudgedError) for one in each)
         assert replicas._dry.copies == 2
-        assert shown == [told(each) for each in pipeline.batch(lines(asked))]
+        assert shown == [comparable(each) for each in pipeline.batch(lines(asked))]
         first = [one.decision["decision"] for one in await replicas.judge(asks.records(2, "b"), keep=False)]
-        assert first == ["allow", "allow"], "the third of an account is looked at, and nobody tried it before"
+        assert first == ["allow", "allow"], "the third of an account is looked at, and no trial counts"
 
     run(pipeline, play)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.oracle.replicated import Pipeline, told
+from tests.oracle.replicated import Pipeline, comparable
 
 from crossline.basics.errors import RetryableError
 from crossline.basics.times import instant_text
@@ -17,7 +17,7 @@ from crossline.serve.replica.messages import ForkReply
 from crossline.serve.replica.replicas import Replicas
 
 from .conftest import BURST, START_MS, STREAM, Asks, lines, ready, snapshot_of
-from .test_dry import Clock, Gone, Told, hello, played
+from .test_dry import Clock, ForkReplies, Gone, hello, played
 from .test_replicas import decisions, run
 
 MORE: list[dict[str, Any]] = [
@@ -113,7 +113,7 @@ def test_they_are_of_now_and_nothing_comes_of_asking(pipeline: Pipeline) -> None
         assert (await replicas.figures("amount", "7")).figures == [], "no rule has such a key"
         more = asks.records(3)
         found = decisions([each for one in more for each in await replicas.judge([one])])
-        assert found == [told(each) for each in pipeline.batch(lines([*asked, *more]))[1:]]
+        assert found == [comparable(each) for each in pipeline.batch(lines([*asked, *more]))[1:]]
 
     run(pipeline, play)
 
@@ -151,7 +151,7 @@ def test_a_copy_that_fails_or_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> N
             answer = runs.put_key(KeyAsked("account", "a1"), lambda: None)
             token = runs.begin(runs.take())
             runs.judged_on(token, AsOf(7, 1, 0))
-            await runs.receive(hello(token), Told(*found), Gone())  # type: ignore[arg-type]
+            await runs.receive(hello(token), ForkReplies(*found), Gone())  # type: ignore[arg-type]
             with pytest.raises(RetryableError, match=why):
                 await answer
             clock.later_s += 10

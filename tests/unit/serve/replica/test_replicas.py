@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 import uvloop
-from tests.oracle.replicated import Pipeline, told
+from tests.oracle.replicated import Pipeline, comparable
 
 from crossline.basics.errors import StateError, UsageError
 from crossline.runtime.state_log import cache as caching
@@ -39,7 +39,7 @@ def run(pipeline: Pipeline, play: Callable[[Replicas], Awaitable[None]], **more:
 
 
 def decisions(found: list[RecordVerdict | NotJudgedError]) -> list[Any]:
-    return [told(each.decision) if isinstance(each, RecordVerdict) else str(each) for each in found]
+    return [comparable(each.decision) if isinstance(each, RecordVerdict) else str(each) for each in found]
 
 
 SUM = {**BURST, "rule_id": "spent", "aggregation_type": "sum", "aggregation_field": "amount"}
@@ -57,7 +57,7 @@ def test_a_sum_beyond_64_bits_is_a_figure_that_can_be_answered(pipeline: Pipelin
         figures = [each.figures for each in found if isinstance(each, RecordVerdict)]
         assert [len(each) for each in figures] == [0, 0, 1]
         assert orjson.loads(orjson.dumps(figures[2]))["spent"]["value"] == 2.7e19
-        assert decisions(found) == [told(each) for each in pipeline.batch(lines(huge))]
+        assert decisions(found) == [comparable(each) for each in pipeline.batch(lines(huge))]
 
     run(pipeline, play)
 
@@ -95,7 +95,7 @@ def test_what_is_asked_counts_for_what_is_asked_later_and_is_what_the_pipeline_d
         assert basis.rules_digest == third.decision["rules_digest"]
         assert [(each["rule_id"], each["version"]) for each in basis.rules] == [("burst", 1)]
         decided = pipeline.batch(lines(later))
-        assert [each for found in texts for each in decisions(found)] == [told(each) for each in decided]
+        assert [each for found in texts for each in decisions(found)] == [comparable(each) for each in decided]
 
     run(pipeline, play)
 
@@ -139,7 +139,7 @@ def test_batches_take_over_what_was_laid_over(pipeline: Pipeline) -> None:
             decided = pipeline.batch(lines(asked), commit=False)
             listed(pipeline, chunks)
             pipeline.commit()
-            assert found == [told(each) for each in decided]
+            assert found == [comparable(each) for each in decided]
             await ready(replicas, batch)
         (last,) = await replicas.judge([asks.record()])
         assert isinstance(last, RecordVerdict)
@@ -166,7 +166,7 @@ def forks(replicas: Replicas) -> list[int]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_fork_that_dies_or_freezes_is_missed_by_nobody(pipeline: Pipeline, how: int) -> None:
+def test_a_fork_that_dies_or_freezes_loses_no_request(pipeline: Pipeline, how: int) -> None:
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
     later = asks.records(4)
@@ -178,7 +178,7 @@ def test_a_fork_that_dies_or_freezes_is_missed_by_nobody(pipeline: Pipeline, how
         os.kill(pid, how)
         found += await replicas.judge(later[2:])
         assert forks(replicas) != [pid]
-        assert decisions(found) == [told(each) for each in pipeline.batch(lines(later))]
+        assert decisions(found) == [comparable(each) for each in pipeline.batch(lines(later))]
 
     run(pipeline, play, bounds=ReplicaLimits(call_max_s=0.5, ready_max_s=30))
 
@@ -194,7 +194,7 @@ def test_a_follower_that_is_killed_is_started_again_and_its_fork_answers_meanwhi
         (pid,) = replicas._followers.pids()
         os.kill(pid, signal.SIGKILL)
         found += await replicas.judge(later[1:])
-        assert decisions(found) == [told(each) for each in pipeline.batch(lines(later))]
+        assert decisions(found) == [comparable(each) for each in pipeline.batch(lines(later))]
         await ready(replicas, 1)
         assert replicas._followers.pids() not in ([], [pid])
         (last,) = await replicas.judge([asks.record()])
@@ -216,7 +216,7 @@ def test_a_rule_that_is_published_holds_from_the_next_batch(pipeline: Pipeline) 
         await ready(replicas, 1)
         asked = asks.records(2)
         body = await replicas.judge(asked)
-        assert decisions(body) == [told(each) for each in pipeline.batch(lines(asked))]
+        assert decisions(body) == [comparable(each) for each in pipeline.batch(lines(asked))]
         assert isinstance(body[1], RecordVerdict)
         assert body[1].decision["decision"] == "block"
 
@@ -249,7 +249,7 @@ def test_who_is_behind_says_so_and_an_idle_pipeline_is_not(pipeline: Pipeline) -
     run(pipeline, play)
 
 
-def test_without_a_replica_nobody_waits_for_long(pipeline: Pipeline) -> None:
+def test_without_a_replica_no_request_waits_for_long(pipeline: Pipeline) -> None:
     """The first one waits for a while, and who comes later, since there was none for so long, not at all."""
 
     async def play(replicas: Replicas) -> None:
@@ -280,7 +280,7 @@ def test_a_record_that_does_not_fit_says_why(pipeline: Pipeline) -> None:
     run(pipeline, play)
 
 
-def test_records_that_find_no_room_are_reported_and_nobody_judges_without_them(pipeline: Pipeline) -> None:
+def test_records_without_room_are_reported_and_no_fork_judges_without_them(pipeline: Pipeline) -> None:
     asks = Asks()
     pipeline.batch(lines(asks.records(1)))
 
@@ -310,7 +310,7 @@ def test_two_followers_one_of_which_is_frozen(pipeline: Pipeline) -> None:
         for batch in range(1, 4):
             asked = asks.records(2)
             found = await replicas.judge(asked)
-            assert decisions(found) == [told(each) for each in pipeline.batch(lines(asked))]
+            assert decisions(found) == [comparable(each) for each in pipeline.batch(lines(asked))]
             await ready(replicas, batch)
 
     run(pipeline, play, count=2)

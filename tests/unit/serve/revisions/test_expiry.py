@@ -17,7 +17,7 @@ from .kit import WAIT_S, at, many, revision
 START = 1_767_225_600_000
 
 
-def test_what_nobody_takes_for_too_long_is_given_up_and_kept_to_be_seen(
+def test_what_is_not_accepted_for_too_long_is_given_up_and_kept(
     make: Callable[..., RevisionPusher], receiver: Receiver
 ) -> None:
     now, asked = [START], threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""A real HTTP server that takes, refuses, hangs, goes away and comes back: what it is told, in order, how often."""
+"""A real HTTP server that takes, refuses, hangs, goes away and comes back: what it gets, in which order, how often."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_is_posted_once_signed_and_in_the_order_of_its_record(
     assert pusher.wait_idle(WAIT_S)
     assert len(receiver.taken) == 120
     assert all(in_order(receiver.taken, each) == list(range(20)) for each in "abcdef")
-    assert pusher.put(many("abcdef", 21)) == 6, "what was told is not told again"
+    assert pusher.put(many("abcdef", 21)) == 6, "what was sent is not sent again"
     assert pusher.wait_idle(WAIT_S)
     assert len(receiver.taken) == 126
     (state,) = pusher.states()
@@ -86,7 +86,7 @@ def test_one_that_is_never_taken_is_parked_and_those_behind_it_go_on(
         attempts - (attempts == 1) + (attempts == 1),
     )
     assert failed.why.startswith(f"{status} said" if status else "it hung up")
-    assert [each["status"] for each in logs if each["event"] == "a revision was not taken"] == ["parked"]
+    assert [each["status"] for each in logs if each["event"] == "a revision was not accepted"] == ["parked"]
     assert pusher.put([revision("a", 1)]) == 0
 
 
@@ -108,13 +108,13 @@ def test_while_an_address_is_away_or_busy_all_waits(
     for _ in range(4):
         assert asked.acquire(timeout=WAIT_S)
     assert receiver.taken == []
-    (waits, told), _ = pusher.states(), None
+    (waits, second_state), _ = pusher.states(), None
     assert waits.pending == 4
-    assert told.away is None
+    assert second_state.away is None
     back.set()
     assert pusher.wait_idle(WAIT_S)
     assert in_order(receiver.taken, "a") == in_order(receiver.taken, "b") == [0, 1]
-    assert sorted(other.taken) == sorted(receiver.taken), "another address was told meanwhile"
+    assert sorted(other.taken) == sorted(receiver.taken), "another address got it meanwhile"
     assert pusher.failed() == []
     other.close()
 
@@ -141,7 +141,7 @@ def test_an_address_that_comes_back_on_its_port_is_reported(
         back = Receiver(port)
         assert pusher.wait_idle(WAIT_S)
     assert back.taken == ["a-0", "a-1"]
-    assert [each["event"] for each in logs].count("revisions wait") == 1, "told once, not at each attempt"
+    assert [each["event"] for each in logs].count("revisions wait") == 1, "logged once, not at each attempt"
     back.close()
 
 
@@ -195,7 +195,7 @@ for number in range(100_000):
 def test_a_kill_loses_nothing_that_was_put(
     make: Callable[..., RevisionPusher], receiver: Receiver, tmp_path: Path
 ) -> None:
-    """At least once: all that the killed process said it had put is told, repeats bear ids that are known."""
+    """At least once: everything that the killed process accepted is sent; repeats have known ids."""
     path = tmp_path / "serve" / "revisions.db"
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(path), str(receiver.port)],

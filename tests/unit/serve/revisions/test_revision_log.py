@@ -1,4 +1,4 @@
-"""Revisions of answers as who listens gets them: in order, once, from where he was, whoever put them there."""
+"""Revisions of answers as a listener gets them: in order, once, from its position, of all writers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_who_follows_is_reported_at_once_and_of_what_others_put_too(
             others.put([revision(3)])
             assert names([await each for each in waiting]) == ["r3", "r3"]
             assert mine._watching is not None
-        assert mine._watching is None, "nobody looks where nobody listens"
+        assert mine._watching is None, "without a listener there is no polling"
 
     asyncio.run(work())
 

@@ -26,22 +26,22 @@ def test_the_example_of_cases_md() -> None:
 
 
 def test_what_the_settings_refuse() -> None:
-    def told(*revisions: dict[str, Any]) -> str:
+    def refusal(*revisions: dict[str, Any]) -> str:
         with pytest.raises(ValueError, match="expected") as raised:
             ServeSettings.model_validate({"revisions": list(revisions)})
         return str(raised.value)
 
     good = {"url": "https://pay.example/hook", "password_env": "K"}
-    assert "each address once" in told(good, good)
-    assert "https://, for alerts name people" in told({**good, "url": "http://pay.example/hook"})
-    assert "the key that signs" in told({"url": "https://pay.example/hook"})
+    assert "each address once" in refusal(good, good)
+    assert "https://, for alerts name people" in refusal({**good, "url": "http://pay.example/hook"})
+    assert "the key that signs" in refusal({"url": "https://pay.example/hook"})
 
 
 ANSWER = {"decision_id": "d1", "stream": "payments", "record_id": "t1", "decision": "allow", "answered": "fallback"}
 DECIDED = {"decision_id": "d1", "kind": "decision", "revision": 0, "decision": "block", "score": 90, "reasons": []}
 
 
-def test_a_revision_is_what_changes_the_last_word_outside() -> None:
+def test_a_revision_changes_the_last_decision_sent_out() -> None:
     first = revision_of(ANSWER, DECIDED)
     assert first is not None
     assert json.loads(json.dumps(first.body)) == {

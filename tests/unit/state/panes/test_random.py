@@ -23,7 +23,7 @@ from .naive import NaivePanes
 
 LATE_MAX = 20
 COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
-# Right to so many digits, or within an error that is told.
+# Exact to so many digits, or within the declared error.
 NEARLY = [name for name, each in aggregates().items() if each.rounding]
 ALWAYS = -1e308
 WHENS = ["f0 >= 2", "f0 > f1", "missing(f1) or f0 + x * 2 != 3"]
@@ -159,7 +159,7 @@ SLOW = settings(
 def test_same_as_the_naive_twin(
     plan: PaneSpacePlan, batches: list[list[Row]], between: list[str], rooms: tuple[int, int]
 ) -> None:
-    """``rooms``: rows whose figures are told at a time, and hits that there is room for beside those of a row."""
+    """``rooms``: rows whose figures are emitted at a time, and room for hits beyond those of a row."""
     naive, state, deltas = NaivePanes(plan, duplicate_ms=LATE_MAX), PaneState(plan, LATE_MAX), []
     names = tuple((x.rule_id, x.version) for x in plan.judging)
     (store.PIECE, hit_buffers.ROOM), now = rooms, 0

@@ -1,4 +1,4 @@
-"""Sketches through the kernel: within the errors that are told, and the same however records come into panes."""
+"""Sketches through the kernel: within the declared errors, and the same for every order of records."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_few_different_values_are_counted_exactly(count: int) -> None:
 
 @pytest.mark.parametrize("count", [1_500, 5_000, 9_000])
 def test_many_different_values_are_within_the_error(count: int) -> None:
-    """Of 24 seeds the errors spread as they are told to, and none is beyond five times that."""
+    """Of 24 seeds the errors spread as declared, and none is beyond five times that."""
     errors = []
     for seed in range(24):
         values = np.random.default_rng(seed).choice(2**62, count, replace=False).astype(np.int64)

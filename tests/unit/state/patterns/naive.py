@@ -49,7 +49,7 @@ class Naive:
     plan: PatternSpacePlan
     rows: list[Row] = field(default_factory=list)
     under_way: dict[tuple[str, int, str], list[Match]] = field(default_factory=dict)  # by rule id, version and key
-    told: dict[tuple[str, int, str], int] = field(default_factory=dict)  # the clock of the last hit told
+    last_hit_ms: dict[tuple[str, int, str], int] = field(default_factory=dict)  # the clock of the last emitted hit
 
     def judge(self, rows: Sequence[Row]) -> tuple[list[Hit], list[bool]]:
         hits, duplicates = [], []
@@ -60,16 +60,16 @@ class Naive:
             for i, line in enumerate(self.plan.lines):
                 match = self._offer(line, row)
                 evidence = tuple(r.id for r in match[-50:])
-                if match and judged(line, row) and self._is_told(line, row):
+                if match and judged(line, row) and self._is_outside_cooldown(line, row):
                     hits.append(Hit(i, number, len(match), match[0].clock, row.clock, evidence))
             self.rows.append(row)
         return hits, duplicates
 
-    def _is_told(self, line: SequencePlan, row: Row) -> bool:
+    def _is_outside_cooldown(self, line: SequencePlan, row: Row) -> bool:
         name = (line.rule_id, line.version, row.key)
-        if line.cooldown_ms and name in self.told and row.clock < self.told[name] + line.cooldown_ms:
+        if line.cooldown_ms and name in self.last_hit_ms and row.clock < self.last_hit_ms[name] + line.cooldown_ms:
             return False
-        self.told[name] = row.clock
+        self.last_hit_ms[name] = row.clock
         return True
 
     def _offer(self, line: SequencePlan, row: Row) -> Match:

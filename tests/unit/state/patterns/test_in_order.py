@@ -14,7 +14,7 @@ from crossline.state.patterns.store import PatternSpaceState
 from .naive import Row, batch_of, expanded, pattern, plain, plan_of
 
 ANY = 3
-# As Python (test_builds.py), a hundred times slower, the first of the same examples tell whether the build answers so.
+# As Python (test_builds.py), a hundred times slower, the first of the same examples are enough.
 MANY = settings(
     max_examples=60 if config.DISABLE_JIT else 300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -194,7 +194,7 @@ def test_after_a_hit_that_is_reported_none_is_for_a_while_and_all_are_used_up() 
     for each in (state, fresh):
         each.replan(plan_of(pattern(0, 1, rule_id="new", cooldown_ms=10), line))
         found = plain(each.judge(batch_of(each.plan, log("a3 b11"))))
-        assert [hit.line for hit in found] == [0], "the other one told of b2"
+        assert [hit.line for hit in found] == [0], "the other one has a hit at b2"
 
 
 def test_a_probe_reports_of_each_step_the_furthest_that_a_record_takes() -> None:

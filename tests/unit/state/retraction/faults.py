@@ -1,4 +1,4 @@
-"""Run by ``test_builds`` in a process of its own: a row that is not there is asked for, and what is said.
+"""Run by ``test_builds`` in a process of its own: a row that is not there is asked for; the error is printed.
 
 To numpy a number below 0 is one from the end: without the look-up another record would be judged in silence.
 """

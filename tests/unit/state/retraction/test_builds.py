@@ -1,4 +1,4 @@
-"""The builds that look up every load and store: the same answers, and a fault is told with the column's name."""
+"""The builds that check every load and store: the same answers, and a fault is reported with the column's name."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_the_table_is_what_the_rows_make_of_it(drawn: list[list[tuple[Row, bool]
             check(state, standing)
 
 
-def test_what_nobody_asks_for_is_dropped() -> None:
+def test_rows_that_are_not_requested_are_dropped() -> None:
     """Once half of the rows are old; names that no row has any more go with them."""
     state = retraction(PLAN)
     rows = [Row("a", f"n{at}", 10 * at, ingest=10 * at) for at in range(6)] + [Row("b", "m", 60, ingest=60)]

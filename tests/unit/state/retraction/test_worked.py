@@ -1,4 +1,4 @@
-"""The example that the package's docstring draws: what is judged again when the late record comes, and what is told."""
+"""The example that the package's docstring draws: the replay when the late record comes, and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run by ``test_builds`` in a process of its own: a field that names a record which is not there, and what is said."""
+"""Run by ``test_builds`` in a process of its own: a field names a record which is not there; the error is printed."""
 
 from __future__ import annotations
 

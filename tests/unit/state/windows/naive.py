@@ -66,11 +66,11 @@ class Naive:
         default_factory=dict
     )  # clock at which the last judged record was satisfied
     emitted: dict[tuple[int, str], int] = field(default_factory=dict)
-    told: list[Any] = field(default_factory=list)  # of the batch judged last, as ``plainly_told`` has it
+    features_out: list[Any] = field(default_factory=list)  # of the batch judged last, as ``feature_values`` has it
 
     def judge(self, rows: Sequence[Row]) -> tuple[list[Hit], list[bool]]:
         hits, duplicates = [], []
-        self.told = []
+        self.features_out = []
         for number, row in enumerate(rows):
             duplicates.append(any(r.key == row.key and r.id == row.id for r in self.rows))
             if duplicates[-1] or not row.filters:
@@ -81,7 +81,7 @@ class Naive:
             for i, formula in enumerate(self.plan.formulas, len(self.plan.lines)):
                 hit = self._formula(i, formula, row, number)
                 hits += [hit] if hit else []
-            self.told += [
+            self.features_out += [
                 (i, number, name, self.value(self.plan.aggregates[group], cursor, row), len(self.window(cursor, row)))
                 for i, feature_query in enumerate(self.plan.feature_queries)
                 for name, group, _ in feature_query.figures
@@ -227,8 +227,8 @@ def plain(hits: Hits) -> list[Hit]:
     return sorted(out, key=lambda h: (h.row, h.line))
 
 
-def plainly_told(hits: Hits) -> list[Any]:
-    """The figures that the kernel told: number of the telling, row, name, value, records in the window."""
+def feature_values(hits: Hits) -> list[Any]:
+    """The figures that the kernel emitted: number of the feature query, row, name, value, records in the window."""
     out = []
     for i, reported in enumerate(hits.features):
         for name, figure in reported.figures.items():
@@ -239,7 +239,7 @@ def plainly_told(hits: Hits) -> list[Any]:
 
 
 def line(group: int = 0, op: Any = ">=", threshold: float = 0, **changes: Any) -> ComparisonPlan:
-    """A line that is judged at every record and emits at each, unless told otherwise."""
+    """A threshold that is judged at every record and emits at each by default."""
     given = {
         "rule_id": "r",
         "version": 1,

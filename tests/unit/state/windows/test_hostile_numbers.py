@@ -36,7 +36,7 @@ OPERATORS = st.sampled_from(["==", "!=", ">", ">=", "<", "<="])
 
 
 def everything(*more: Any) -> KeySpacePlan:
-    """All aggregates of both columns over three windows, each told at every record; and ``more`` lines."""
+    """All aggregates of both columns over three windows, each emitted at every record; and ``more`` thresholds."""
     cursors = (
         WindowSpec(0, 40, False, False, True),
         WindowSpec(0, 15, False, True, True),
@@ -68,7 +68,7 @@ def streams(draw: Any) -> list[list[Row]]:
 def in_digits(hits: list[Hit], plan: KeySpacePlan) -> list[Hit]:
     """Deviations to the fifteen digits that are promised; of others, which may be -0.0 for 0, all.
 
-    Floats below the least normal one have fewer digits: they are told only as such.
+    Floats below the least normal one have fewer digits: they are compared as ``tiny``.
     """
     deviations = {n for n, x in enumerate(plan.lines) if plan.aggregates[x.aggregate].aggregate == "stddev"}
     return [dataclasses.replace(hit, value=digits(hit.value) if hit.line in deviations else hit.value) for hit in hits]

@@ -43,7 +43,7 @@ def test_arrays_have_as_many_items_as_declared() -> None:
     state = KeySpaceState(PLAN)
     words = state._memory.words
     for word in at.TABLE.words:
-        if word.life == "plan" and word.says == "array" and hasattr(at, word.many):
+        if word.life == "plan" and word.role == "array" and hasattr(at, word.many):
             extra = 1 if word.name.endswith("_AT") and word.name not in {"RECORD_LINK_AT", "SLOT_LINK_AT"} else 0
             array = state._memory._kept[word.number]
             assert len(array) == words[getattr(at, word.many)] + extra, word.name

@@ -20,7 +20,7 @@ from crossline.state.windows import store
 from crossline.state.windows.store import Delta, KeySpaceState
 
 from .invariants import check as check_state
-from .naive import FOREVER, Naive, Row, batch_of, line, plain, plainly_told
+from .naive import FOREVER, Naive, Row, batch_of, feature_values, line, plain
 
 RETENTION_MS = 120  # as long as the longest window with its delay
 FACT_KINDS: dict[str, FieldKind] = {"x": "integer", "y": "number", "s": "string"}
@@ -81,7 +81,7 @@ def _feature_queries(draw: Any, groups: list[AggregateSpec], counts: list[int]) 
     read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
     figures = tuple((name, number, counts[groups[number].window]) for name, number in read)
     late = draw(st.sampled_from([None, None, 5]))
-    return FeatureQueryPlan("told", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
+    return FeatureQueryPlan("features", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
 
 
 WHENS = ["f0 >= 2", "f0 > f1", "f0 / f1 > 0.5 or x > 2", "missing(f1) or f0 + x * 2 != 3", 'not f0 < 1 and s == "a"']
@@ -199,7 +199,9 @@ def test_same_as_the_naive_twin(
         hits = state.judge(batch)
         expected, duplicates = naive.judge(rows)
         assert plain(hits) == expected
-        assert sorted(plainly_told(hits), key=lambda each: each[:3]) == sorted(naive.told, key=lambda each: each[:3])
+        assert sorted(feature_values(hits), key=lambda each: each[:3]) == sorted(
+            naive.features_out, key=lambda each: each[:3]
+        )
         assert not (hits.duplicates & ~np.array(duplicates, bool)).any()
         check_state(state)
         deltas.append(state.delta(batch, hits))

@@ -1,4 +1,4 @@
-"""An aggregate that nobody knows is an error, and stands for no other."""
+"""An unknown aggregate is an error, and never another aggregate."""
 
 from __future__ import annotations
 

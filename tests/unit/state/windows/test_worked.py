@@ -188,7 +188,7 @@ def test_a_plan_without_lines_keeps_records_and_finds_duplicates() -> None:
     assert fresh.judge(batch).duplicates.tolist() == [True, True]
 
 
-def test_emissions_and_satisfied_lines_are_taken_up_again() -> None:
+def test_emissions_and_satisfied_thresholds_are_restored() -> None:
     plan = count_plan(100, line(threshold=2, cooldown_ms=50), line(threshold=2, rule_id="cross", emit_every=False))
     state, fresh = KeySpaceState(plan), KeySpaceState(plan)
     batch = batch_of(plan, at(0, 1))

@@ -42,8 +42,8 @@ class RowTopicReader:
         self._partitions: set[int] = set()
         self._ended: set[int] = set()
         self._down: str | None = None
-        self._asked_s = -_AGAIN_S
-        self._asked: Future[TopicDescription] | None = None
+        self._requested_s = -_AGAIN_S
+        self._request: Future[TopicDescription] | None = None
         self._logged: str | None = None
 
     def begin(self, offsets: Mapping[int, int], topic_id: str | None) -> None:
@@ -66,7 +66,7 @@ class RowTopicReader:
         Raises UsageError where there is no such topic, or settings that the client refuses.
         """
         consumer = self._consumer = self._consumer or self._started()
-        self._ask(consumer)
+        self._request_metadata(consumer)
         if not self._partitions:
             time.sleep(wait_s)
             self._log_state()
@@ -83,9 +83,9 @@ class RowTopicReader:
                         self._ended.add(int(each.partition() or 0))
                         self._down = None
                     else:
-                        self._down, self._asked_s = (
+                        self._down, self._requested_s = (
                             error.str(),
-                            min(self._asked_s, time.monotonic() - _AGAIN_S + _ASK_S),
+                            min(self._requested_s, time.monotonic() - _AGAIN_S + _ASK_S),
                         )
                 if len(found) < _TOGETHER:
                     break
@@ -108,7 +108,7 @@ class RowTopicReader:
     def close(self) -> None:
         """Leave the brokers; safe to call twice."""
         consumer, self._consumer, self._partitions = self._consumer, None, set()
-        self._admin = self._asked = None
+        self._admin = self._request = None
         if consumer is not None:
             consumer.close()
 
@@ -123,20 +123,20 @@ class RowTopicReader:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():  # noqa: SLF001 - the client's public name
             self._down = error.str()
 
-    def _ask(self, consumer: Consumer) -> None:
+    def _request_metadata(self, consumer: Consumer) -> None:
         """Which topic it is, and how many partitions it has by now. Waits for no answer."""
         now_s = time.monotonic()
-        if self._asked is None:
-            if now_s < self._asked_s + (_AGAIN_S if self._partitions and self._down is None else _ASK_S):
+        if self._request is None:
+            if now_s < self._requested_s + (_AGAIN_S if self._partitions and self._down is None else _ASK_S):
                 return
-            self._asked_s = now_s
+            self._requested_s = now_s
             self._admin = self._admin or AdminClient(dict(self._settings), logger=SILENT)
-            asked = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=_ANSWER_S)
-            self._asked = asked[self.topic]
-        if self._asked.done():
-            asked, self._asked = self._asked, None
+            described = self._admin.describe_topics(TopicCollection([self.topic]), request_timeout=_ANSWER_S)
+            self._request = described[self.topic]
+        if self._request.done():
+            described, self._request = self._request, None
             try:
-                self._use_cancel_token(consumer, asked.result(0))
+                self._use_cancel_token(consumer, described.result(0))
             except KafkaException as error:
                 self._refused(error.args[0])
 

@@ -48,7 +48,7 @@ def send_rows(
         if time.monotonic() > answered_s + _SENT_S_MAX:
             producer.purge()
             raise SinkError(
-                f"topic {topic} has taken {answers:,} of {count:,} rows, and no more in {_SENT_S_MAX:.0f} s: see that "
+                f"topic {topic} has acknowledged {answers:,} of {count:,} rows, none in {_SENT_S_MAX:.0f} s: see that "
                 "its brokers are up, and send them again"
             )
 

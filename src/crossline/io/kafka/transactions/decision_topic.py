@@ -1,8 +1,7 @@
-"""Sends decisions on every record to a topic from the workers that make them, not through the driver.
+"""Sends the decisions on all records to a topic, from the workers and not through the driver.
 
-Each shard of ids gives its own, under a name of its own (see ``TransactionalProducer``). A shard is served by one
-process for as long as that lives, so its client stays; where another takes it over, that one ends what the first has
-under way.
+Each shard of ids has a transactional id of its own (see ``TransactionalProducer``). One process serves a shard as long
+as it lives, and keeps its client. A process that takes the shard over ends the open transaction of the former.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class DecisionTopic:
     @staticmethod
     def _producer_of(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:
         # Imported here: who has no such topic need not load a Kafka client.
-        from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer  # noqa: PLC0415 - as said
+        from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer  # noqa: PLC0415 - see above
 
         key = (str(client["bootstrap.servers"]), checkpoint, name)
         if key not in _producers:

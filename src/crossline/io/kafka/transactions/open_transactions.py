@@ -2,7 +2,7 @@
 
 A broker that is alone and comes back takes for written what ends it still has to write, while it knows no leader of the
 partitions yet ("Couldn't find leader endpoint … skipped" in its log; Kafka 4.3). Nobody reads on in such a partition.
-The next end under the same name is one for all that is open there, as it says: commit or abort.
+The next end under the same name, commit or abort, ends all that is open there.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def group_beside(client: Mapping[str, Any], name: str) -> str | None:
 
     Raises KafkaException as the client does.
     """
-    asked = client_of(AdminClient, {**client, "log_level": 0})
-    partitions = len(asked.list_topics(_OFFSETS, _ASK_S).topics[_OFFSETS].partitions)
+    admin = client_of(AdminClient, {**client, "log_level": 0})
+    partitions = len(admin.list_topics(_OFFSETS, _ASK_S).topics[_OFFSETS].partitions)
     if not partitions:
         return None  # the user may not see it
     place = _place(name, partitions)
@@ -55,8 +55,8 @@ def group_beside(client: Mapping[str, Any], name: str) -> str | None:
 
 def _numbered(settings: Mapping[str, Any], name: str) -> set[str]:
     """The topics that ``name`` has numbers of."""
-    asked = client_of(AdminClient, {key: value for key, value in settings.items() if key != "group.id"})
-    futures = asked.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=_ASK_S)
+    admin = client_of(AdminClient, {key: value for key, value in settings.items() if key != "group.id"})
+    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)], request_timeout=_ASK_S)
     found: list[TopicPartition] = futures[name].result().topic_partitions
     return {each.topic for each in found}
 

@@ -92,8 +92,8 @@ class TransactionalProducer:
     def deliver(self, batch: Batch, topics: Sequence[str], messages: Messages) -> None:
         """Have the topics have what ``messages`` gives, each time anew, but for those that have the batch.
 
-        Raises once all was sent that could be: SinkError where trying again may help. Whoever calls again is asked
-        for nothing: what was committed is known, by whichever process.
+        Raises once all was sent that could be: SinkError where trying again may help. A caller that retries does not
+        say what was committed: that is known, by whichever process.
         """
         failures: dict[str, CrosslineError] = {}
         try:
@@ -318,8 +318,8 @@ class TransactionalProducer:
         try:
             call_with_timeout(call, _MARKED_S, self.stop)
         except AbandonedError:
-            self._producer = None  # it is the call's now: nothing more can be asked of it
-            text = f"the Kafka client has not come back in {_MARKED_S:.0f} s from what it was asked under the name"
+            self._producer = None  # the pending call owns it now: no other call can use it
+            text = f"the Kafka client has not come back in {_MARKED_S:.0f} s from a request under the name"
             raise SinkError(f"{text} {self._name}; another one takes its place") from None
 
     def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
@@ -338,7 +338,7 @@ class TransactionalProducer:
                 producer.poll(0.1)  # the client's queue is full: let it drain
                 self._raise_if_disconnected()
                 if deadline.expired:
-                    text = f"Kafka has taken nothing of {self._name} in {self._timeout_ms} ms"
+                    text = f"Kafka has acknowledged nothing of {self._name} in {self._timeout_ms} ms"
                     raise SinkError(text + self._client_errors.reason_suffix()) from None
             except KafkaException as error:
                 if error.args[0].fatal():

@@ -171,7 +171,7 @@ CREATE VIEW evidence AS
     FROM alerts AS a, json_array_elements_text(a.body -> 'evidence' -> 'record_ids')
         WITH ORDINALITY AS e (record_id, position);
 
--- Alerts with the last that was said of them: outcome is null where nothing was corrected. Filter by outcome IS DISTINCT
+-- Alerts with their last correction: outcome is null where nothing was corrected. Filter by outcome IS DISTINCT
 -- FROM 'retracted' for those that stand. A correction has the event time of its alert.
 CREATE VIEW alerts_now AS
     SELECT a.seq, a.alert_id, a.kind, a.rule_id, a.rule_version, a.rule_type, a.severity, a.score, a.action, a.entities,

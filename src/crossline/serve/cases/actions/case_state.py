@@ -70,7 +70,7 @@ def final(file: CaseFile, seq: int) -> int:
 
 
 def check_version(case: MutableCase, version: int | None) -> None:
-    """Raises ChangedError if somebody else was first."""
+    """Raises ChangedError if another change came first."""
     if version is not None and version != case.version:
         error = ChangedError(
             f"case {case.case_id} was changed meanwhile: found version {case.version}, expected {version}; "

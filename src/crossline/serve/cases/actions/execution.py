@@ -66,7 +66,7 @@ def _unassign(doing: ActionRun, case: MutableCase, act: CaseAction) -> None:
     del act
     _unless_resolved(case)
     if case.assignee is None:
-        raise NotTakenError("/act", "unassign", "another act, for nobody has the case")
+        raise NotTakenError("/act", "unassign", "another act, since the case is not assigned")
     state = "open" if case.state == "acknowledged" else case.state
     doing.put(case, replace(case, state=state, assignee=None))
 

@@ -1,4 +1,4 @@
-"""Undoes the last act on a case, in a transaction, as long as nobody has done anything since."""
+"""Undoes the last act on a case, in a transaction, as long as no other act followed."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class CaseAction:
     alert_id: str | None = None
 
     def checked(self, now_ms: int) -> CaseAction:
-        """It, if it can be taken. Raises NotTakenError."""
+        """The same, if it is valid. Raises NotTakenError."""
         known = _FIELDS.get(self.act)
         if known is None:
             raise NotTakenError("/act", shown(self.act), one_of(ACT_NAMES))

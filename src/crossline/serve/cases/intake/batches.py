@@ -17,13 +17,13 @@ from crossline.serve.cases.file import CaseFile
 from crossline.serve.cases.intake.facts import facts_of, opens_cases
 from crossline.serve.cases.intake.linking import Linker
 from crossline.serve.cases.statistics.alerts import (
-    aside_kind,
+    caseless_kind,
     count_alert,
-    count_aside,
+    count_caseless,
     count_led,
     count_retracted,
     forget,
-    retract_aside,
+    retract_caseless,
 )
 from crossline.serve.cases.statistics.cooldowns import Cools, count_cooled
 from crossline.serve.cases.statistics.schema import DAY_MS
@@ -46,7 +46,7 @@ class IntakePosition:
 
 
 def steps_of(batch: FeedBatch) -> list[Step]:
-    """The lines of a batch in the order in which they are taken: decisions are about alerts that are known then."""
+    """The lines of a batch in the order of intake: decisions follow the alerts that they are about."""
     return [(name, line) for name in ("alerts", "decisions") for line in batch.section(name)]  # type: ignore[misc]  # of two names
 
 
@@ -56,7 +56,7 @@ def planned_of(batch: FeedBatch) -> str:
 
 
 class CaseIntake:
-    """The one way of alerts into cases. It has the file open for itself: nobody who reads cases waits for it.
+    """The only intake of alerts into cases. It has its own connection to the file: readers of cases do not wait for it.
 
     Args:
         path: ``cases.db``.
@@ -88,9 +88,9 @@ class CaseIntake:
         return IntakePosition(**found[0]) if found else IntakePosition()
 
     def take(self, steps: Iterable[Step], mark: IntakePosition | None) -> None:
-        """Take them, and note ``mark``. An alert that was taken before changes nothing.
+        """Take them in, and note ``mark``. An alert that is there already changes nothing.
 
-        Raises RetryableError if the file takes nothing now: nothing of it was taken then.
+        Raises RetryableError if the file cannot be written now: then nothing was written.
         """
         now_ms = self._clock_ms()
         with self._file.transaction():
@@ -104,7 +104,7 @@ class CaseIntake:
                 elif opens_cases(body):
                     self._alert(body, linker, hidden, now_ms)
                 else:
-                    self._aside(body)
+                    self._caseless(body)
             linker.finish()
             if now_ms // DAY_MS != self._forgot_day:
                 forget(self._file, now_ms)
@@ -117,7 +117,7 @@ class CaseIntake:
         self._on_change()
 
     def take_alerts(self, alerts: Sequence[dict[str, Any]]) -> None:
-        """Take alerts of elsewhere, such as of a store, in their order; those that were taken before change nothing."""
+        """Take in alerts from elsewhere, such as a store, in order; those that are there already change nothing."""
         self.take([("alerts", orjson.dumps(each)) for each in alerts], None)
 
     def close(self) -> None:
@@ -137,18 +137,18 @@ class CaseIntake:
         if suppression is not None:
             count_hidden(self._file, facts, suppression)
 
-    def _aside(self, body: dict[str, Any]) -> None:
+    def _caseless(self, body: dict[str, Any]) -> None:
         if body.get("corrects"):
-            retract_aside(self._file, body["corrects"], retracted=body["outcome"] == "retracted")
+            retract_caseless(self._file, body["corrects"], retracted=body["outcome"] == "retracted")
         else:
-            count_aside(self._file, facts_of(body, self._settings), aside_kind(body), body.get("value"))
+            count_caseless(self._file, facts_of(body, self._settings), caseless_kind(body), body.get("value"))
 
     def _corrected(self, body: dict[str, Any], linker: Linker) -> None:
         found = self._file.rows(
             "SELECT retracted, message, suppressed_by FROM alerts WHERE alert_id = ?", (body["corrects"],)
         )
         if not found:
-            self._aside(body)
+            self._caseless(body)
             return
         retracted = body["outcome"] == "retracted"
         message = found[0]["message"] if retracted else facts_of(body, self._settings).message

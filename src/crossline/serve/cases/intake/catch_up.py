@@ -1,4 +1,4 @@
-"""What batches gave while nobody followed them, out of the store of the alert sink, once the feed has them no more."""
+"""The output of batches that no API followed, from the store of the alert sink, once the feed has them no more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import AlertFilter, DecisionFilter, Store
 from crossline.serve.cases.intake.batches import CaseIntake, Step
 
-AT_ONCE = 250  # that are held in memory, and taken in one transaction
+AT_ONCE = 250  # that are held in memory, and written in one transaction
 
 
 class Missed:
@@ -29,8 +29,8 @@ class Missed:
     def take(self, intake: CaseIntake, first: int, last: int) -> int | None:
         """The alerts and decisions of batches ``first`` to ``last``, in order of their event times; how many they are.
 
-        What was taken before changes nothing, so that one that was broken off is done again. None if there is no
-        store. Raises RetryableError if the store or the file of cases takes nothing now.
+        Alerts that are there already change nothing, so an interrupted intake is repeated. None if there is no
+        store. Raises RetryableError if the store or the file of cases cannot be used now.
         """
         store = self._open()
         if store is None:

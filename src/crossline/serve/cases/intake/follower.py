@@ -53,7 +53,7 @@ class CaseFollower:
         mark = await asyncio.to_thread(self._intake.mark)
         looked = mark.batch >= 0
         if looked and not await asyncio.to_thread(_same, self._reader, mark):
-            mark = IntakePosition()  # the checkpoint was begun anew while nobody looked
+            mark = IntakePosition()  # a new checkpoint was begun meanwhile
         empty, at, followed = 0, mark.batch, looked
         async for batch in self._reader.follow(after=mark.batch - 1):
             at = -1 if batch.anew else at
@@ -67,9 +67,9 @@ class CaseFollower:
             await self._batch(batch, steps, done)
 
     async def _catch_up(self, first: int, last: int) -> None:
-        """Batches that the feed has no more: of those that came while nobody followed, the store has the alerts.
+        """Batches that the feed has no more: the store has the alerts of those that no API followed.
 
-        The mark stays until all is there, so that what is broken off begins again; no alert is taken twice.
+        The mark stays until all is there, so an interrupted intake begins again; no alert is taken in twice.
         """
         while True:
             try:
@@ -124,7 +124,7 @@ class CaseFollower:
 
 
 def _same(reader: FeedReader, mark: IntakePosition) -> bool:
-    """Whether batch ``mark.batch`` is the one that was taken; one that is gone is taken for it."""
+    """Whether batch ``mark.batch`` is the one that was taken in; one that is gone counts as the same."""
     try:
         return planned_of(read_head(reader.folder, mark.batch)) == mark.planned
     except (FileNotFoundError, StateError):

@@ -45,7 +45,7 @@ class Linker:
         self._dirty: dict[int, None] = {}
 
     def knows(self, alert_id: str) -> bool:
-        """Whether it was taken before."""
+        """Whether it is there already."""
         return bool(self._file.rows("SELECT 1 FROM alerts WHERE alert_id = ?", (alert_id,)))
 
     def hide(self, facts: AlertFacts, suppression: int) -> None:

@@ -13,7 +13,7 @@ NUMBERS_MAX = 5
 def walked(file: CaseFile, start: Entity, depth: int, bounds: LinkLimits = BOUNDS) -> Graph:
     """The entities up to ``depth`` steps from ``start``, itself the first of them, and the links between these.
 
-    Of many the closest are taken: by steps, then by how many alerts they share. What was left out is counted.
+    Of many the closest are kept: by steps, then by the alerts that they share. The others are counted.
     """
     with file.reading():
         reading = LinkReader(file, bounds)
@@ -43,10 +43,10 @@ def _ring(
         if steps[entity] and not reading.known[entity].joins:
             continue
         near = nearest(reading.beside(entity), steps)
-        taken = near[: min(bounds.beside, bounds.entities - len(steps))]
-        steps |= dict.fromkeys(taken, step)
-        found += taken
-        dropped |= set(near[len(taken) :])
+        kept = near[: min(bounds.beside, bounds.entities - len(steps))]
+        steps |= dict.fromkeys(kept, step)
+        found += kept
+        dropped |= set(near[len(kept) :])
     return found
 
 

@@ -12,7 +12,7 @@ Entity = tuple[str, str]  # a field, and its value
 class LinkLimits:
     """What a walk costs at most.
 
-    ``entities``: in all; ``beside``: linked with one that are taken; ``cases``: of one entity, the latest; ``alerts``:
+    ``entities``: in all; ``beside``: neighbours of one; ``cases``: of one entity, the latest; ``alerts``:
     that are read in all.
     """
 

@@ -1,4 +1,4 @@
-"""From one case of a queue to the next, and what is new in it since somebody looked."""
+"""From one case of a queue to the next, and what is new in it since the last visit."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def linked_counts(file: CaseFile, numbers: Sequence[int]) -> dict[int, int]:
 
 
 def last_act_ms(file: CaseFile, who: str) -> int | None:
-    """When somebody last did something that can be undone."""
+    """The time of the last act that can be undone."""
     return file.rows("SELECT max(at_ms) AS ms FROM acts WHERE who = ?", (who,))[0]["ms"]  # type: ignore[no-any-return]
 
 
 def acted_at(file: CaseFile, who: str, at_ms: int) -> list[str]:
-    """The cases on which somebody acted at one moment: what one act on many has done."""
+    """The cases of one act on many, by its time."""
     found = file.rows("SELECT case_seq FROM acts WHERE who = ? AND at_ms = ? ORDER BY number DESC", (who, at_ms))
     return [f"{PREFIX}{each['case_seq']}" for each in found]

@@ -37,7 +37,7 @@ KEPT_DAYS = {
 HOURS_KEPT_DAYS, ASIDES_KEPT_DAYS = 4, 100
 
 
-def aside_kind(alert: Mapping[str, Any]) -> str:
+def caseless_kind(alert: Mapping[str, Any]) -> str:
     """``shadow`` or ``feed`` for an alert that opens no case."""
     return "shadow" if alert["kind"] == "shadow" else "feed"
 
@@ -47,7 +47,7 @@ def count_alert(file: CaseFile, facts: AlertFacts, value: Any, *, hidden: bool =
     _count(file, facts, "alert", value, hidden=hidden)
 
 
-def count_aside(file: CaseFile, facts: AlertFacts, kind: str, value: Any) -> None:
+def count_caseless(file: CaseFile, facts: AlertFacts, kind: str, value: Any) -> None:
     """Count one that opens no case; one that was counted before changes nothing."""
     if file.rows("SELECT 1 FROM asides WHERE alert_id = ?", (facts.alert_id,)):
         return
@@ -136,7 +136,7 @@ def count_retracted(file: CaseFile, table: str, alert_id: str, *, retracted: boo
         weigh(file, alert, verdict, -more)
 
 
-def retract_aside(file: CaseFile, alert_id: str, *, retracted: bool) -> None:
+def retract_caseless(file: CaseFile, alert_id: str, *, retracted: bool) -> None:
     """A correction of an alert that opened no case; of one that is not known nothing happens."""
     found = file.rows("SELECT retracted FROM asides WHERE alert_id = ?", (alert_id,))
     if found and bool(found[0]["retracted"]) is not retracted:

@@ -41,7 +41,7 @@ def count_cooled(file: CaseFile, decision: Mapping[str, Any], cooling: Cools) ->
         return
     for each in silent:
         file.run(_CELL, (day, each, each))
-    first = decision["reasons"][0]  # where somebody holds the record, no rule leads
+    first = decision["reasons"][0]  # under a manual hold no rule leads
     leader = "" if first.get("held_by") else str(first["rule_id"])
     if leader in silent:
         for name in {str(each["rule_id"]) for each in reasons if not each.get("standing")} - {leader}:

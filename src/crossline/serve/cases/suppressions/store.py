@@ -34,7 +34,7 @@ class NewSuppression:
     conditions: Sequence[SuppressionCondition] = ()
 
     def checked(self, now_ms: int) -> NewSuppression:
-        """It, if it can be taken. Raises NotTakenError."""
+        """The same, if it is valid. Raises NotTakenError."""
         if not self.rules and not self.key and not self.conditions:
             raise NotTakenError("", "a suppression of everything", "rules, a key or conditions")
         if len(self.rules) > RULES_MAX:
@@ -111,7 +111,7 @@ def listed(file: CaseFile, now_ms: int, before: int | None, limit: int) -> list[
 
 
 def as_json(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
-    """As the API says it: how many alerts it hid, and how many of those were on records that are labelled as fraud."""
+    """As the API returns it: how many alerts it hid, and how many of those were on records labelled as fraud."""
     return {
         "suppression_id": row["number"],
         "version": row["version"],

@@ -24,7 +24,7 @@ class Tried:
 class Tries:
     """Counts tries of passwords before they are looked at, so that many at once are no more than one after another.
 
-    A name that is nobody's is counted as any other. Each call waits for the disk: for a thread.
+    An unknown name is counted as any other. Each call waits for the disk: for a thread.
     """
 
     def __init__(self, kept: PrivateDatabase) -> None:
@@ -34,7 +34,7 @@ class Tries:
         """Count one try of ``name`` from the address ``peer``; where there are too many, nothing is counted."""
         keys = _keys(name, peer)
         with self._kept.writing() as db:
-            # Those of a time to come are of a clock that was set back since: they would lock somebody out till then.
+            # Those of a time to come are of a clock that was set back since: they would lock a user out until then.
             db.execute("DELETE FROM tries WHERE since_ms <= ? OR since_ms > ?", (now_ms - WAIT_MS, now_ms + WAIT_MS))
             left = []
             for key, most in keys:
@@ -54,7 +54,7 @@ class Tries:
         return Tried(made=True, left=min(left), until_ms=now_ms + WAIT_MS)
 
     def right(self, name: str, peer: str) -> None:
-        """It was the right password: that user from that address begins anew, and the try counts for nobody."""
+        """It was the right password: that user from that address begins anew, and the attempt does not count."""
         (both, _), *others = _keys(name, peer)
         with self._kept.writing() as db:
             db.execute("DELETE FROM tries WHERE key = ?", (both,))

@@ -22,18 +22,18 @@ class Passwords:
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._nobody = self._hasher.hash("of nobody")
+        self._unknown = self._hasher.hash("of no user")
 
     def hash(self, password: str) -> str:
         """What is kept of a password."""
         return self._hasher.hash(_plain(password))
 
     def fits(self, kept: str | None, password: str) -> bool:
-        """Whether ``password`` is that of which ``kept`` was kept. None, which is nobody's, takes as long to say no."""
+        """Whether ``password`` has the hash ``kept``. None, for an unknown user, takes as long as a wrong password."""
         if len(password.encode("utf-8", "replace")) > BYTES_MAX:
             password, kept = "", None
         try:
-            self._hasher.verify(self._nobody if kept is None else kept, _plain(password))
+            self._hasher.verify(self._unknown if kept is None else kept, _plain(password))
         except (VerificationError, InvalidHashError):
             return False
         return kept is not None

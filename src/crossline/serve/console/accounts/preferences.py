@@ -66,7 +66,7 @@ def zones() -> list[str]:
 
 
 def preferences_of(form: Mapping[str, str]) -> Preferences:
-    """What a form says. Raises ProblemError (422) where it says what is none."""
+    """The preferences of a form. Raises ProblemError (422) for a value that does not exist."""
     body: dict[str, Any] = {}
     for name, choices in _CHOICES.items():
         value = form.get(name, choices[0])

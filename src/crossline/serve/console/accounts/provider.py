@@ -100,7 +100,7 @@ class ProviderLogin:
         Raises RefusedCredentialError if it is not of a log-in that this browser began, or the provider refused;
         RetryableError where the provider is away.
         """
-        state, nonce, verifier, next_page = await asyncio.to_thread(self._taken, binding, now_ms)
+        state, nonce, verifier, next_page = await asyncio.to_thread(self._consumed, binding, now_ms)
         if not hmac.compare_digest(query.get("state", "").encode("utf-8", "replace"), state.encode()):
             raise RefusedCredentialError("the state is another one")
         if "iss" in query and query["iss"] != self._settings.issuer:
@@ -126,7 +126,7 @@ class ProviderLogin:
             raise RefusedCredentialError("the nonce is another one")
         name = principal_name(claims["sub"])
         if name is None:
-            raise RefusedCredentialError("its sub is nobody's")
+            raise RefusedCredentialError("its sub is no name")
         return Person(name, tuple(self._tokens.roles(claims)), next_page)
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ class ProviderLogin:
                 "INSERT INTO logins (digest, state, nonce, verifier, next, begun_ms) VALUES (?, ?, ?, ?, ?, ?)", row
             )
 
-    def _taken(self, binding: str, now_ms: int) -> tuple[str, str, str, str]:
+    def _consumed(self, binding: str, now_ms: int) -> tuple[str, str, str, str]:
         """What was kept of a log-in, which is used up by that."""
         digest = _digest(binding)
         with self._kept.writing() as db:

@@ -76,7 +76,7 @@ class UserFile:
             for each in _read(db):
                 if same_principal(each.name, name):
                     raise UsageError(
-                        f"--name: found {name}, which could be taken for {each.name}, who is there; expected another"
+                        f"--name: found {name}, which looks like {each.name}, an existing user; expected another name"
                     )
             row = (name, orjson.dumps(made.roles).decode(), made.password, now_ms, now_ms, None)
             db.execute(f"INSERT INTO users ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", row)  # noqa: S608 - our own names
@@ -111,7 +111,7 @@ class UserFile:
         return self._change(name, "roles = ?", (orjson.dumps(checked_roles(roles)).decode(),))
 
     def disable(self, name: str, *, now_ms: int) -> User:
-        """From now on he is nobody, also where he is logged in."""
+        """Disable the user, also where he is logged in."""
         return self._change(name, "disabled_ms = coalesce(disabled_ms, ?)", (now_ms,))
 
     def enable(self, name: str) -> User:
@@ -121,7 +121,7 @@ class UserFile:
     def set_back(self, name: str, now_ms: int) -> None:
         """Where a password is of a time to come, by a clock that was set back since, it is one of now.
 
-        Sessions that began before a password are over: else nobody could log in until that time has come.
+        Sessions that began before a password are over: else no user could log in until that time has come.
         """
         if not self.path.exists():
             return

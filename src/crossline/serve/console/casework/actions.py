@@ -36,7 +36,7 @@ _DONE = {
 
 @dataclass(frozen=True, slots=True)
 class ActionResult:
-    """What was done. ``caption``: in words; ``undo``: where it is taken back; ``first``: a case that stands for it."""
+    """What was done. ``caption``: in words; ``undo``: the address that undoes it; ``first``: one of its cases."""
 
     caption: str
     undo: str
@@ -58,7 +58,7 @@ def act_of(form: Mapping[str, str]) -> ActBody:
 
 
 def on_one(asked: PageRequest, case_id: str) -> ActionResult:
-    """Do what the form says on one case. Raises ProblemError as the API does."""
+    """Apply the form to one case. Raises ProblemError as the API does."""
     body, version = act_of(asked.form), asked.form.get("version", "")
     check_scope(body, asked.who)
     if body.act == "resolve" and body.label == "good" and not body.reason:
@@ -70,7 +70,7 @@ def on_one(asked: PageRequest, case_id: str) -> ActionResult:
 
 
 def on_many(asked: PageRequest) -> ActionResult:
-    """Do what the form says on the cases that it names, or on all of its filter. Raises ProblemError."""
+    """Apply the form to the cases that it names, or to all of its filter. Raises ProblemError."""
     form, desk = asked.form, desk_of(asked.parts.deps)
     body = act_of(form)
     check_scope(body, asked.who)

@@ -1,4 +1,4 @@
-"""Which cases a page shows, as its address says it: every view can be sent to a colleague, and opens the same."""
+"""The cases that a page shows, by its address: a link to a view opens the same view."""
 
 from __future__ import annotations
 

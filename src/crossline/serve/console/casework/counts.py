@@ -15,7 +15,7 @@ _LINES = {"mine": "My cases", "snoozed": "Snoozed"}
 
 
 def waiting(asked: PageRequest) -> int | None:
-    """Open cases that nobody has; None if this server has no cases."""
+    """Open cases without an assignee; None if this server has no cases."""
     desk = asked.parts.deps.desk
     return (
         None if desk is None else int(desk.counts(asked.who.name, {"w": QueueFilter(view="unassigned")})["w"]["count"])

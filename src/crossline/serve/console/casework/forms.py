@@ -23,7 +23,7 @@ LABELS = (("fraud", "fraud"), ("good", "good"), ("", "no label"))
 class ActionForm:
     """A form in its place on the page.
 
-    ``act``: what is done. ``parts``: what it says before, of (text, is strong). ``button``: names the act. ``cases``:
+    ``act``: what is done. ``parts``: the text before, of (text, is strong). ``button``: names the act. ``cases``:
     on which; ``every``: on all of the filter. ``back``: the view, as text. ``count``: how many, which is typed where
     ``typed``. ``choices``: of the snooze or of the label, or cases that a merge may take, each with what both have.
     ``problem``: why it was not done.

@@ -61,7 +61,7 @@ def row_of(
     seen: int | None = None,
     code: str = "",
 ) -> CaseRow:
-    """A case as a row. ``seen``: cases opened after that number are new; ``code``: a currency that the header says."""
+    """A case as a row. ``seen``: cases opened after that number are new; ``code``: the currency in the header."""
     last_ms = parse_instant_ms(case["last_at"])
     who = case["escalated_to"] if case["status"] == "escalated" else case["assignee"]
     decision = case["decision"] or {}

@@ -11,7 +11,7 @@ from crossline.serve.console.charts.svg import Element, line, rect, text
 from crossline.serve.console.charts.words import Wording, duration
 
 GAP = 6.0
-NARROW_PX = 560  # below it a chart over time says less in words
+NARROW_PX = 560  # below it a chart over time has fewer words
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +67,22 @@ class Plot:
     def axis(self, exact_ms: Sequence[int] = ()) -> Iterator[Element]:
         """The axis: exact times first, then round ones where there is room between them."""
         yield line("ax", (self.x.start, self.bottom), (self.x.end, self.bottom))
-        taken: list[tuple[float, float]] = []
+        occupied: list[tuple[float, float]] = []
         for at_ms in exact_ms:
             if self.x.low <= at_ms <= self.x.high:
-                yield from self._label(at_ms, self.words.moment(at_ms, self.x.high - self.x.low), "lab", taken)
+                yield from self._label(at_ms, self.words.moment(at_ms, self.x.high - self.x.low), "lab", occupied)
         step_ms = time_step_ms(self.x.high - self.x.low, self.x.end - self.x.start)
         for at_ms in time_ticks(int(self.x.low), int(self.x.high), step_ms):
-            yield from self._label(at_ms, self.words.clock(at_ms, step_ms), None, taken)
+            yield from self._label(at_ms, self.words.clock(at_ms, step_ms), None, occupied)
 
-    def _label(self, at_ms: int, message: str, kind: str | None, taken: list[tuple[float, float]]) -> Iterator[Element]:
+    def _label(
+        self, at_ms: int, message: str, kind: str | None, occupied: list[tuple[float, float]]
+    ) -> Iterator[Element]:
         half = text_px(message) / 2
         least, most = half, self.x.end + 8 - half
         at = min(max(self.x(at_ms), least), most)
-        if free(taken, at - half - GAP, at + half + GAP):
-            taken.append((at - half, at + half))
+        if free(occupied, at - half - GAP, at + half + GAP):
+            occupied.append((at - half, at + half))
             yield text(at, self.bottom + 16, message, kind, "middle")
 
     def window_text(self) -> str:

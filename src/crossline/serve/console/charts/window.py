@@ -84,16 +84,16 @@ def _labels(plot: Plot, width: int) -> Iterator[Element]:
     shown, crossing = plot.shown, f"crosses at {plot.words.clock(plot.shown.at_ms)}"
     at = plot.x(shown.at_ms)
     yield plot.beside(at, crossing, 10)
-    taken = [(at - 4, at + 4)]
+    occupied = [(at - 4, at + 4)]
     name = shown.figure.replace("_", " ")
     figure_end = plot.x.start + text_px(name)
-    if width >= NARROW_PX and free(taken, plot.x.start, figure_end):
+    if width >= NARROW_PX and free(occupied, plot.x.start, figure_end):
         yield text(plot.x.start, 30, name)
-        taken.append((plot.x.start, figure_end))
+        occupied.append((plot.x.start, figure_end))
         if shown.window_start_ms is not None:
             low = max(plot.x.clipped(shown.window_start_ms) + 6, figure_end + 12)
             for message in (f"{plot.window_text()}, looking back from the record", plot.window_text()):
-                if free(taken, low, low + text_px(message)) and low + text_px(message) < at:
+                if free(occupied, low, low + text_px(message)) and low + text_px(message) < at:
                     yield text(low, 30, message)
                     break
     if shown.money is not None and any(each.amount is not None for each in shown.records):
@@ -158,7 +158,7 @@ def _amount(
     plot: Plot,
     record: RecordMark,
     tops: Mapping[str, tuple[float, float]],
-    taken: list[tuple[float, float, float]],
+    occupied: list[tuple[float, float, float]],
 ) -> Iterator[Element]:
     """An amount above its dot, or beside it; left out where another stands, or a dot or its stem would strike it."""
     caption, (x, y) = plot.words.money(record.amount or 0), tops[record.record_id]
@@ -174,8 +174,8 @@ def _amount(
         met_by = [other for other, top in dots if anchor != "middle" or top < at + 8]
         others = met_by if record.mark == "crossing" else [*edges, *met_by]
         crowded = any(low - 4 < other < low + wide + 4 for other in others)
-        met = any(low < end and low + wide > start and abs(at - height) < 12 for start, end, height in taken)
+        met = any(low < end and low + wide > start and abs(at - height) < 12 for start, end, height in occupied)
         if not crowded and not met and low >= plot.x.start and low + wide <= plot.x.end + 14:
-            taken.append((low - 3, low + wide + 3, at))
+            occupied.append((low - 3, low + wide + 3, at))
             yield text(where, at, caption, None, anchor)
             return

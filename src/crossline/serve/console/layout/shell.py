@@ -35,7 +35,7 @@ class Crumb:
 
 @dataclass(frozen=True, slots=True)
 class ShortcutKey:
-    """A key and what it does, as the sheet of ``?`` says it."""
+    """A key and what it does, as the sheet of ``?`` shows it."""
 
     keys: tuple[str, ...]
     does: str
@@ -43,7 +43,7 @@ class ShortcutKey:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who looks. ``initials``: two letters; ``roles``: as text; ``open``: nobody logged in, and nobody has to."""
+    """Who looks. ``initials``: two letters; ``roles``: as text; ``open``: no log-in is needed."""
 
     name: str
     initials: str

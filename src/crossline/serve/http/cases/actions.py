@@ -60,7 +60,7 @@ def act_routes(deps: Dependencies) -> APIRouter:
 
     @routes.post("/v1/cases:bulk", openapi_extra=needs("write:cases"), summary="Do something with many cases")
     def bulk(request: Request, wanted: BulkBody, who: Asking) -> Any:
-        """In one transaction. Cases on which it does not fit are left as they are, and `refused` says why."""
+        """In one transaction. Cases on which it does not fit are left as they are, and `refused` has the reasons."""
         only_known(request)
         check_scope(wanted.act, who)
         if (wanted.case_ids is None) == (wanted.filter is None):

@@ -54,7 +54,7 @@ def queue_routes(deps: Dependencies) -> APIRouter:
 
     @routes.get("/v1/cases/{case_id}", openapi_extra=_READ, summary="A case, with its alerts, notes and activity")
     def case(request: Request, case_id: CaseId) -> Any:
-        """Its ETag is what changes want in ``If-Match``. One that was merged says into which case (`merged_into`)."""
+        """Its ETag is what changes want in ``If-Match``. A merged case names the other case (`merged_into`)."""
         only_known(request)
         found = case_of(deps, case_id)
         return json_answer(found, 200, {"ETag": etag_of(found)})

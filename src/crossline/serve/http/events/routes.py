@@ -85,7 +85,7 @@ def event_routes(deps: Dependencies, listeners: Listeners, bounds: StreamLimits 
         A ``case`` is sent as it is after a change; changes in quick succession may be sent as one. A
         ``prediction`` is sent when the prediction of a backtest is broken, restored, or over.
 
-        Filter by ``key.FIELD=VALUE``. ``gap`` says that what came after ``Last-Event-ID`` is not kept any more;
+        Filter by ``key.FIELD=VALUE``. ``gap``: events after ``Last-Event-ID`` are not kept any more;
         ``cut_off`` and ``end`` are the last that a client hears.
         """
         only_known(request, "key.")

@@ -1,4 +1,4 @@
-"""One client that listens: a bounded queue between what happens and what it takes, heartbeats, an end that says why.
+"""One client of a stream: a bounded queue between the events and what it reads, heartbeats, an end with its reason.
 
 A client that takes events more slowly than they happen is cut off: it goes on from the last id that it had, on its own
 time, and holds nothing here meanwhile.

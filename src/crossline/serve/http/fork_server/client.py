@@ -48,7 +48,7 @@ class ForkServer:
     async def run(self, arguments: Sequence[str]) -> Ended | None:
         """What came of ``crossline ARGUMENTS``; None if it did not begin, so that it can be run otherwise.
 
-        A command that nobody waits for any more is ended.
+        A command without a waiting caller is ended.
         """
         asked = self._started()
         ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)

@@ -2,7 +2,7 @@
 
 It is asked at the socket that is its standard input: arguments as JSON, with the descriptors of the command's output,
 of its standard error, and of a pipe that gets the process id of the fork and, at the end, its exit code. It ends with
-who started it, and where nobody asks for ``IDLE_S`` seconds.
+who started it, and without requests for ``IDLE_S`` seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAIN = "crossline.cli.main"
 
 
 def serve(asked: socket.socket, idle_s: float) -> None:
-    """Fork for the caller, until nobody does."""
+    """Fork for callers, until there are none."""
     running: dict[int, tuple[int, int]] = {}  # by descriptor: process id of the fork, pipe for its exit code
     with selectors.DefaultSelector() as selector:
         selector.register(asked, selectors.EVENT_READ)
@@ -66,7 +66,7 @@ def _report_exit(fork: int, pid: int, exit_pipe: int) -> None:
 def _write_number(exit_pipe: int, number: int) -> None:
     try:
         os.write(exit_pipe, b"%d\n" % number)
-    except OSError:  # nobody waits any more
+    except OSError:  # the caller is gone
         return
 
 

@@ -20,7 +20,7 @@ def about_routes(deps: Dependencies) -> APIRouter:
 
     @routes.get("/healthz", summary="Whether the server lives")
     async def healthz(request: Request) -> Any:
-        """Needs no key, and says nothing else."""
+        """Needs no key, and has nothing else."""
         only_known(request)
         return json_answer({"ok": True})
 

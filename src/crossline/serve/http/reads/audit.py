@@ -46,7 +46,7 @@ def _lines(path: Path, after: int) -> Iterator[Any]:
 
 
 def _read(line: bytes) -> Any:
-    """What a line says; None for a line cut by a kill or a full disk, which ``verify`` reports."""
+    """The entry of a line; None for a line cut by a kill or a full disk, which ``verify`` reports."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -45,7 +45,7 @@ def entity_routes(deps: Dependencies) -> APIRouter:
 
         ``figures``: of each rule whose key is the field alone, as a replica has them now, looking back from the
         stream's own clock; ``missing``: the rules whose figure cannot be computed, each with the reason. Where no
-        replica answers, ``figures_as_of`` says ``alerts``, and each is the value of a rule's last alert.
+        replica answers, ``figures_as_of`` is ``alerts``, and each is the value of a rule's last alert.
         """
         only_known(request)
         known = await run_in_threadpool(known_of_entity, deps, field, value, limit)

@@ -1,4 +1,4 @@
-"""What is held now: by alerts whose rules hold their keys, and by people, as long as nobody released it."""
+"""The holds in force: of alerts whose rules hold their keys, and of people, until they are released."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HeldKey:
         return f"{self.rule.rule_id}.{release_name(self.rule.rule_id, self.key).mark}"
 
     def to_json(self) -> dict[str, Any]:
-        """As the API says it."""
+        """As the API returns it."""
         alert = self.alert
         return {
             "hold_id": self.hold_id,

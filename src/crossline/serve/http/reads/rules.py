@@ -83,7 +83,7 @@ def read_rules(config: PipelineConfig) -> tuple[list[Row], list[RuleEvent], Mapp
 
 
 def versions_of(config: PipelineConfig, rule_id: str) -> list[Row]:
-    """The versions of a rule, by number: those of the log, and those that stand in files and wait to be taken up.
+    """The versions of a rule, by number: those of the log, and those that stand in files and wait to be loaded.
 
     Raises ProblemError if there is none.
     """
@@ -106,7 +106,7 @@ def current_of(rows: Sequence[Row], version: int | None = None) -> Row:
 
 
 def tag_of(row: Row) -> str:
-    """The entity tag of a version: of what it says, and of its status."""
+    """The entity tag of a version: of its content, and of its status."""
     return etag_of({name: row.get(name) for name in _OF_TAG})
 
 

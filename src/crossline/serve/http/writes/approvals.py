@@ -32,7 +32,7 @@ Number = Annotated[int, InPath(ge=1, lt=2**31, description="Number of the reques
 
 
 class DraftText(Body):
-    """What somebody works on."""
+    """A draft that a user works on."""
 
     text: str = Field(max_length=SIZE_MAX, description="The text so far; it may be invalid.")
 

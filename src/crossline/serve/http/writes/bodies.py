@@ -56,7 +56,7 @@ class PublishedFile(RuleFile):
 
 
 class Approval(Body):
-    """Of which version somebody approves."""
+    """The version that is approved."""
 
     rule_id: str = Field(max_length=200, description="Name of the rule.")
     version: int = Field(ge=1, lt=2**31, description="The reviewed version.")

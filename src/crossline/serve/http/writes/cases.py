@@ -60,7 +60,7 @@ class CaseChange(Body):
 class Note(Body):
     """A note under a case."""
 
-    text: Annotated[str, StringConstraints(min_length=1, max_length=TEXT_CHARS)] = Field(description="What it says.")
+    text: Annotated[str, StringConstraints(min_length=1, max_length=TEXT_CHARS)] = Field(description="Its text.")
 
 
 def label_routes(deps: Dependencies) -> APIRouter:
@@ -109,14 +109,14 @@ def case_routes(deps: Dependencies) -> APIRouter:
 
     @routes.post("/v1/cases", openapi_extra=needs("write:cases"), summary="Open a case", status_code=201)
     def create(request: Request, wanted: NewCase, who: Asking) -> Any:
-        """``Location`` says where it is."""
+        """``Location`` has its address."""
         only_known(request)
         kept = _store(deps).create_case(wanted.model_dump(), who.name)
         return _tagged(kept, 201, {"Location": f"/v1/cases/{kept['case_id']}"})
 
     @routes.patch("/v1/cases/{case_id}", openapi_extra=needs("write:cases"), summary="Change a case")
     def change(request: Request, case_id: CaseId, wanted: CaseChange, who: Asking, if_match: IfMatch = None) -> Any:
-        """What is left out stays; an assignee of ``null`` is nobody."""
+        """Fields that are left out stay; an assignee of ``null`` unassigns it."""
         only_known(request)
         before, what = _case(deps, case_id), f"case {case_id}"
         check_match(if_match, etag_of(before), what)
@@ -142,7 +142,7 @@ def case_routes(deps: Dependencies) -> APIRouter:
 
 
 def changed(what: str, change: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What ``change`` gives; ProblemError (412) where somebody else was first."""
+    """What ``change`` gives; ProblemError (412) if another change came first."""
     try:
         return change()
     except VersionConflictError as error:

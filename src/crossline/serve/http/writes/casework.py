@@ -1,4 +1,4 @@
-"""Labels and cases: what people found out. Where they are kept is somebody else's: see ``CaseStore``."""
+"""Labels and cases: what people found out. Another module stores them: see ``CaseStore``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CaseStore(Protocol):
         ...
 
     def label(self, stream: str, record_id: str) -> Mapping[str, Any] | None:
-        """The label of a record; None if nobody gave one."""
+        """The label of a record; None if there is none."""
         ...
 
     def create_case(self, case: Mapping[str, Any], who: str) -> Mapping[str, Any]:

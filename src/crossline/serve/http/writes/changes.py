@@ -29,7 +29,7 @@ WAIT_S = 60.0
 
 
 def check_one_user(config: PipelineConfig) -> None:
-    """Raise ProblemError (409) if a pipeline would not believe what this process says of who published."""
+    """Raise ProblemError (409) if a pipeline would not trust this process's statements of who published."""
     if isinstance(config.rules, RulesTopic) or config.rules.review == "none":
         return
     runs, mine = owner_of(log_path(config.rules.path, config.name)), me()
@@ -76,7 +76,7 @@ async def approve(
     rule_id, version = of
     if deps.config.rules.review == "none" and not isinstance(deps.config.rules, RulesTopic):
         raise conflict(
-            f"the rules have no review, so version {version} of {rule_id} is effective once a pipeline takes it up; "
+            f"the rules have no review, so version {version} of {rule_id} is effective once a pipeline loads it; "
             "nothing was done. Set rules.review, where a second person is to approve"
         )
     if deps.config.rules.review == "proven" and proof is None:
@@ -128,7 +128,7 @@ async def set_share(deps: Dependencies, commands: Commands, who: str, rule_id: s
 
 
 def _folder(deps: Dependencies, who: str) -> RuleFolder:
-    """The folder of the rules; under review what is written there says in whose name."""
+    """The folder of the rules; under review a file that is written there names its author."""
     config = deps.config
     check_one_user(config)
     in_name_of = None if config.rules.review == "none" else who
@@ -164,5 +164,5 @@ def rows_of(done: CommandResult) -> list[Any]:
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """Files by their names: where the folder lies is nobody's business."""
+    """Files by their names: the path of the folder is not shown."""
     return {**row, "file": Path(row["file"]).name}

@@ -38,7 +38,7 @@ from crossline.serve.http.writes.changes import WAIT_S
 from crossline.settings.sources import RulesTopic
 
 REASON_CHARS = 2_000
-KEY_SAID = "The same again is the same hold."
+KEY_DESCRIPTION = "The same again is the same hold."
 At = Annotated[str | None, Query(max_length=40, description="As of this instant of event time; else of now.")]
 
 
@@ -102,15 +102,15 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         request: Request,
         wanted: Hold,
         who: Asking,
-        idempotency_key: Annotated[str | None, Header(max_length=200, description=KEY_SAID)] = None,
+        idempotency_key: Annotated[str | None, Header(max_length=200, description=KEY_DESCRIPTION)] = None,
     ) -> Any:
-        """Records with the key take the action, once a pipeline has taken it up and until ``until``."""
+        """Records with the key take the action, once a pipeline has loaded it and until ``until``."""
         only_known(request)
         wish = wanted.wish(who, idempotency_key, deps.now_ms())
         await run_in_threadpool(_check, deps, wish)
-        taken = await _ask(deps, commands, wish, who)
+        change = await _ask(deps, commands, wish, who)
         body = {**wanted.model_dump(exclude={"stream"}), "hold_id": wish.hold_id, "until": instant_text(wish.until_ms)}
-        body |= {"key": dict(wish.key), "stream": wanted.stream, "who": who.name, "change": taken}
+        body |= {"key": dict(wish.key), "stream": wanted.stream, "who": who.name, "change": change}
         return json_answer(body, status=202, headers={"Location": f"/v1/holds/{wish.hold_id}"})
 
     @routes.delete("/v1/holds/{hold_id}", openapi_extra=needs("hold"), summary="Release a key")
@@ -148,7 +148,7 @@ async def _release(
         asked = ["rules", "release", rule_id, *named, "--reason", reason, "--as", who.name]
         await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], WAIT_S)
     else:
-        # In a folder the file's owner is who released it, which is this process: the reason says who asked.
+        # In a folder the file's owner is who released it, which is this process: the reason names the caller.
         figures = Path(deps.config.figures) if deps.config.figures else None
         text = release_text(rule_id, key, f"{reason} (asked for by {who.name})", deps.now_ms())
         await run_in_threadpool(release_in_folder, Path(deps.config.rules.path), figures, rule_id, key, text)
@@ -163,7 +163,7 @@ async def _ask(deps: Dependencies, commands: Commands, wish: HoldWish | EndWish,
         )
         fresh = orjson.loads(done.out).get("change") != "unchanged"
     else:
-        # In a folder the file's owner is who asks, which is this process: the reason says for whom.
+        # In a folder the file's owner is who asks, which is this process: the reason names the caller.
         asked = replace(wish, reason=f"{wish.reason} (asked for by {who.name})")
         fresh = await run_in_threadpool(ask_in_folder, deps.config, asked, deps.now_ms())
     return ("released" if isinstance(wish, EndWish) else "held") if fresh else "unchanged"

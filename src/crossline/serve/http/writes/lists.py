@@ -84,7 +84,7 @@ def list_routes(deps: Dependencies) -> APIRouter:
         "/v1/lists/{name}/{entry:path}", openapi_extra=needs("write:lists"), summary="Take an entry out of a list"
     )
     def remove(request: Request, name: str, entry: Entry, if_match: IfMatch = None) -> Any:
-        """It is held against records until a pipeline takes up that it is gone."""
+        """It is held against records until a pipeline loads that it is gone."""
         only_known(request)
 
         def check(known: ListEntry | None) -> None:

@@ -22,7 +22,7 @@ from crossline.settings.sources import RulesTopic
 
 APPROVE = "/v1/rules:approve"
 WAITS: dict[int | str, dict[str, Any]] = {
-    202: {"description": "Under review it waits for a second person; `waits` says what `/v1/rules:approve` wants."}
+    202: {"description": "Under review it waits for a second person; `waits` has the body for `/v1/rules:approve`."}
 }
 
 
@@ -64,8 +64,8 @@ def _waiting(config: PipelineConfig, rows: Collection[Mapping[str, Any]], conten
         waiting = waiting_in_folder(folder.path, known_of(config), history, proven=config.rules.review == "proven")
         return [each for each in waiting if (each.rule_id, each.version) in names]
     if content is not None:
-        taken, _ = judge_files({"rules.yaml": content}, History(), known_of(config))
-        new = [each.rule for each in taken if (each.rule.rule_id, each.rule.version) in names]
+        accepted, _ = judge_files({"rules.yaml": content}, History(), known_of(config))
+        new = [each.rule for each in accepted if (each.rule.rule_id, each.rule.version) in names]
     else:
         new = [each for row in rows if (each := _logged(history, row)) is not None]
     return [each for each in new if history.moves(each) and needs_approval(each, history)]

@@ -1,4 +1,4 @@
-"""Puts an approved text where a pipeline takes it up: in the name of who wrote it, with who approved beside it."""
+"""Puts an approved text where a pipeline loads it: in the name of who wrote it, with who approved beside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ async def publish_approved(
 async def finish_left(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> None:
     """Publish what a second person approved before this process, and a server that ended did not publish.
 
-    What may not follow any more waits again, and a warning says why; what cannot be reached stays for the next start.
+    What may not follow any more waits again, and a warning has the reason; what cannot be reached stays for the next
+    start.
     """
     for request in await run_in_threadpool(kept.unfinished):
         proof = await run_in_threadpool(kept.proof, request.proof_id)

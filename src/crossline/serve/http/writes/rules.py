@@ -51,7 +51,7 @@ def rule_writes(deps: Dependencies, commands: Commands, kept: ApprovalFile) -> A
 
     @routes.post("/v1/rules:approve", openapi_extra=needs("rules:approve"), summary="Approve of a version")
     async def approve(request: Request, wanted: Approval, who: Asking, if_match: IfMatch = None) -> Any:
-        """Of a version that somebody else published; where a review is required, it is effective from then on."""
+        """A version that another user published; where a review is required, it is effective from then on."""
         only_known(request)
         of = (wanted.rule_id, wanted.version)
         await run_in_threadpool(_check_version, deps, *of, if_match)
@@ -99,12 +99,12 @@ def checked(deps: Dependencies, file: RuleFile) -> Mapping[str, Any]:
     folder = folder_with_logs(Path(deps.config.rules.path), known)
     for history in folder.histories:
         known = known.with_heads(history.heads)
-    taken, refused = judge_files({file.name: content}, History(), known)
+    accepted, refused = judge_files({file.name: content}, History(), known)
     problems = [problem for error in refused.values() for problem in error.problems]
-    warnings = [each for item in taken for each in warnings_of(item)]
+    warnings = [each for item in accepted for each in warnings_of(item)]
     return {
-        "ok": not problems and bool(taken),
-        "rules": [{"rule_id": each.rule.rule_id, "version": each.rule.version} for each in taken],
+        "ok": not problems and bool(accepted),
+        "rules": [{"rule_id": each.rule.rule_id, "version": each.rule.version} for each in accepted],
         "problems": [_problem(each) for each in problems],
         "warnings": [_problem(each) for each in warnings],
     }

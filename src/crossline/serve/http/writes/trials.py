@@ -205,7 +205,7 @@ def bounds_in(from_: str | None, to: str | None) -> list[str]:
 
 
 def labels_of(deps: Dependencies) -> Path | None:
-    """The file of labels, where somebody gave one."""
+    """The file of labels, if there is one."""
     if deps.desk is None or not deps.desk.file.rows("SELECT 1 FROM labels_now LIMIT 1"):
         return None
     return deps.desk.file.path

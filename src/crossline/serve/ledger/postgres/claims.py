@@ -16,7 +16,7 @@ from crossline.serve.ledger.postgres.session import LedgerSession, Owner
 _CLAIM = b"""INSERT INTO answers (stream, record_id, body_digest, slot, incarnation, claimed_ms)
     SELECT s, r, d, %s, %s, %s FROM unnest(%s::text[], %s::text[], %s::text[]) AS u (s, r, d) ORDER BY s, r
     ON CONFLICT (stream, record_id) DO NOTHING RETURNING stream, record_id"""
-# Whether the process that made a claim lives, where nobody answered it.
+# Whether the process that made an unanswered claim lives.
 _FOUND = f"""SELECT a.stream, a.record_id, a.body_digest, a.slot, a.incarnation, a.claimed_ms, a.decision_id, a.body,
     CASE WHEN a.body IS NULL AND a.slot IS NOT NULL THEN {alive("a")} END
     FROM answers AS a JOIN (SELECT DISTINCT * FROM unnest(%s::text[], %s::text[]) AS v (s, r)) AS u

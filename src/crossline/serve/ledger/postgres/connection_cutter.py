@@ -1,4 +1,4 @@
-"""Cuts a connection whose server says nothing more: one thread for all calls, since a call takes less than a thread."""
+"""Cuts a connection whose server does not respond: one thread for all calls, since a call takes less than a thread."""
 
 from __future__ import annotations
 

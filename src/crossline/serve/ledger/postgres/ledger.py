@@ -28,7 +28,7 @@ from crossline.serve.ledger.signing import Signer
 from crossline.serve.ledger.sqlite import CLAIM_MS_MAX
 from crossline.serve.revisions.values import Revision
 
-CALL_S_MAX = 5.0  # of one call: a server that says nothing more is not waited for
+CALL_S_MAX = 5.0  # of one call: a server that does not respond is not waited for
 END_S = 1.0  # of letting go of a slot
 AGAIN_S = 0.2  # after a connection failed, before another is tried: calls in between fail at once
 TRIES = 3  # of a transaction that another one stood in the way of
@@ -57,7 +57,7 @@ class PostgresLedger:
     ``claim_ms_max`` is given away in any case; that is measured by the clocks of the machines, and nothing breaks where
     they differ.
 
-    Where a connection ends in the midst of a call nobody knows whether that was committed: the same is asked once more
+    Where a connection ends within a call it is unknown whether that was committed: the call is repeated once
     on another connection, which waits for the end of the transaction of before, by the locks of its rows, and finds
     what it left. Where there is no other connection either, ``OutcomeUnknownError`` reports it of answers.
 
@@ -68,7 +68,7 @@ class PostgresLedger:
         place: The schema that holds the ledger, made where it is not there.
         signer: Signs receipts.
         clock_ms: When claims and answers are made.
-        claim_ms_max: After which a claim that nobody answered is given away.
+        claim_ms_max: After which an unanswered claim is given to another process.
         pipeline: Whose answers it must have; None: any pipeline.
 
     Example:
@@ -87,7 +87,7 @@ class PostgresLedger:
     ) -> None:
         """Connect, and take a slot.
 
-        Raises StateError if the schema is that of something else, PermanentError where somebody has to mend
+        Raises StateError if the schema is that of something else, PermanentError where a person has to mend
         something first (it has the answers of another pipeline, say), RetryableError where the server takes nothing
         now.
         """

@@ -18,7 +18,7 @@ CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL);
 CREATE TABLE chains (slot integer PRIMARY KEY, replica text NOT NULL UNIQUE, incarnation bigint NOT NULL,
     process text NOT NULL, sequence bigint NOT NULL, digest text NOT NULL, gone_sequence bigint NOT NULL,
     gone_digest text NOT NULL);
--- Without body: claimed. Slot null: claimed by nobody any more.
+-- Without body: claimed. Slot null: the claim has no holder any more.
 CREATE TABLE answers (stream text NOT NULL, record_id text NOT NULL, body_digest text NOT NULL, slot integer,
     incarnation bigint, claimed_ms bigint NOT NULL, decision_id text, answered text, decision text, body bytea,
     answered_ms bigint, PRIMARY KEY (stream, record_id));

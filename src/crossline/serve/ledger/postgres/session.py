@@ -12,7 +12,7 @@ from crossline.serve.ledger.receipts import BEGINNING
 from crossline.serve.ledger.slots import process_text
 
 SLOTS_MAX = 256
-# A process that is frozen in the midst of a transaction holds up nobody longer; one whose machine is gone without a
+# A process that is frozen within a transaction blocks others no longer; one whose machine is gone without a
 # word is noticed by the server.
 _SETTINGS = {
     "lock_timeout": "2s",
@@ -21,7 +21,7 @@ _SETTINGS = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "2",
-    # Of claims alone: what a power cut takes of them was answered by nobody yet. Answers say otherwise for themselves.
+    # Of claims alone: those lost in a power cut had no answer yet. Answers override it.
     "synchronous_commit": "off",
 }
 _LET_GO = "SELECT pg_advisory_unlock(%s, %s)"
@@ -58,7 +58,7 @@ def let_go(session: LedgerSession, place: DatabaseAddress) -> None:
 
 
 def open_session(place: DatabaseAddress, pipeline: str | None = None) -> LedgerSession:
-    """A session with a slot of its own: the lowest that nobody holds. ``pipeline``: whose answers these must be.
+    """A session with a slot of its own: the lowest that is free. ``pipeline``: whose answers these must be.
 
     Raises what psycopg raises, StateError where the schema holds something else, UsageError where it holds the answers
     of another pipeline, RetryableError where all slots are held.

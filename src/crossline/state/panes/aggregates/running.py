@@ -1,4 +1,4 @@
-"""Running aggregates of a window: records and panes are added to them and taken off again, without any loss."""
+"""Running aggregates of a window: records and panes are added to them and subtracted again, without any loss."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
 Different values: up to ``CODES_MAX`` of them as a set of codes of 32 bits (26 bits of the hash, then how many zeros
 follow), which is as good as exact; more as 4,096 registers of a HyperLogLog, made of the same codes. So what a sketch
-says depends on the values alone, not on how they came into panes. The estimate is that of Ertl (2017, algorithm 6),
+returns depends on the values alone, not on their order or panes. The estimate is that of Ertl (2017, algorithm 6),
 whose standard error is 1.04 / sqrt(4096) = 1.6 %.
 
 Quantiles: a DDSketch whose buckets are the floats that share sign, exponent and the upper six bits of the mantissa;
-what it says of a bucket is off by at most 1/129 of the value. Counts are whole, so it is the same in any order.
+its estimate for a bucket is off by at most 1/129 of the value. Counts are whole, so it is the same in any order.
 
-How often each value comes: the same buckets, by the hash of the value. Two values of one bucket are taken for one.
+How often each value comes: the same buckets, by the hash of the value. Two values of one bucket count as one.
 """
 
 from __future__ import annotations
@@ -277,8 +277,8 @@ def value_of(bucket: int) -> Any:
         return 0.0
     digits = (1 << MANTISSA_BITS) + (size & ((1 << MANTISSA_BITS) - 1))
     exponent = (size >> MANTISSA_BITS) - 1023 - MANTISSA_BITS
-    said = math.ldexp(2.0 * digits * (digits + 1) / (2 * digits + 1), exponent)
-    return -said if bucket < 0 else said
+    estimate = math.ldexp(2.0 * digits * (digits + 1) / (2 * digits + 1), exponent)
+    return -estimate if bucket < 0 else estimate
 
 
 @jit

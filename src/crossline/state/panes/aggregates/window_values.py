@@ -255,7 +255,7 @@ def _bucket(h: int, record: int, p: int) -> Any:
 
 @jit
 def quantile_of(h: int, row: int, c: int, p: int, extra: int, millionths: int, n: int) -> Any:
-    """The value that as many of the ``n`` values as the rank says, and no fewer, are at most."""
+    """The nearest-rank quantile: the least value such that ``rank`` of the ``n`` values are at most it."""
     place, end = panes_of(h, row, c)
     while place != end:
         count_buckets(h, load(part_at(h, pane_at(h, place), p), at.SKETCH))

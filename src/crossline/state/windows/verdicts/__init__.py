@@ -1,1 +1,1 @@
-"""Figures against lines and formulas: what holds, what emits, what a hit rests on; and feature queries."""
+"""Evaluates thresholds and formulas on figures: hits, emission and evidence; and feature queries."""

@@ -14,7 +14,7 @@ from crossline.state.windows.verdicts.record_emission import emits, hits_fit, no
 
 @jit
 def emit_rows(h: int, start: int) -> Any:
-    """Go through the rows from ``start``, of which HOLDS says what holds.
+    """Go through the rows from ``start``, at which the predicates in HOLDS hold.
 
     The row to go on from, as of ``judge_rows``, which has judged all of them.
     """

@@ -94,7 +94,7 @@ class Formulas:
         whens = [self._lines[number].verdict.when.renamed(self._names(number)) for number in self._plain]
         self._together = FormulaProgram(whens)
         read = set(self._together.names)
-        self._shared = [column for column in range(len(outputs)) if _told_name(column) in read]
+        self._shared = [column for column in range(len(outputs)) if _shared_name(column) in read]
         self._scores: dict[int, F64] = {}
         self._failed: dict[Failure, int] = {}
         self._without: dict[int, list[I64]] = {}
@@ -114,7 +114,7 @@ class Formulas:
         rows = len(outputs.whole)
         out = np.zeros((rows, len(self._lines)), np.uint8)
         wide = self._wide(outputs, facts)
-        columns = {_told_name(column): self._column(column, outputs) for column in self._shared}
+        columns = {_shared_name(column): self._column(column, outputs) for column in self._shared}
         together = self._together.run({**facts, **columns}, rows)
         for number, (values, valid) in zip(self._plain, together, strict=True):
             out[:, number] = np.logical_and(values, valid)
@@ -186,11 +186,13 @@ class Formulas:
             line.figures, self._columns[number], self._windows[number], strict=True
         ):
             if name in read:
-                figures[name] = FigureRead(read[name], *window.span_ms(now_ms), int(outputs.whole[row, count]))
+                start_ms, end_ms = window.span_ms(now_ms)
+                figures[name] = FigureRead(read[name], start_ms, end_ms, int(outputs.whole[row, count]))
         for each in line.cross_key_inputs:
             if each.name in read:
                 count = facts[count_of(each.fact)][row].as_py() or 0
-                figures[each.name] = FigureRead(read[each.name], *each.window.span_ms(now_ms), count)
+                start_ms, end_ms = each.window.span_ms(now_ms)
+                figures[each.name] = FigureRead(read[each.name], start_ms, end_ms, count)
         shows: dict[str, Any] = {name: evaluate(each.root, read) for name, each in verdict.shows}
         if verdict.scored is not None:
             named = zip(verdict.scored.scorer.features, verdict.scored.features, strict=True)
@@ -240,7 +242,7 @@ class Formulas:
         """What a formula reads, by what it is called among all formulas."""
         line = self._lines[number]
         figures = zip(line.figures, self._columns[number], strict=True)
-        names = {name: _told_name(column) for (name, _, _), (column, _) in figures}
+        names = {name: _shared_name(column) for (name, _, _), (column, _) in figures}
         return names | {each.name: each.fact for each in line.cross_key_inputs}
 
     def _column(self, column: int, outputs: KernelFigures) -> tuple[Any, Any]:
@@ -264,6 +266,6 @@ def _fact(name: str, row: int, facts: Mapping[str, pa.Array]) -> Any:
     return value + (more << 64) if more else value
 
 
-def _told_name(column: int) -> str:
+def _shared_name(column: int) -> str:
     """The name of an output figure among all formulas; no field has such a name."""
     return f"\x1f{column}"

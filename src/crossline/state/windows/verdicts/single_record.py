@@ -30,10 +30,10 @@ def read_single_record(
     read = {**fields, **values}
     if evaluate(verdict.when.root, read) is not True:
         return None
-    span = context_window(plan, line).span_ms(clock_ms)
+    start_ms, end_ms = context_window(plan, line).span_ms(clock_ms)
     return FormulaRead(
         value=None if verdict.value is None else evaluate(verdict.value.root, read),
-        figures={name: FigureRead(read[name], *span, 1) for name in values if name in verdict.read},
+        figures={name: FigureRead(read[name], start_ms, end_ms, 1) for name in values if name in verdict.read},
         fields=dict(fields),
         shows={name: evaluate(each.root, read) for name, each in verdict.shows},
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.unit.serve.cases.casekit import START, Desk
+from tests.unit.serve.cases.casekit import START, Harness
 from tests.unit.serve.cases.statistics.test_counting import DAY, table
 
 from crossline.cli.main import run_command
@@ -126,23 +126,23 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_counts_are_those_of_a_twin_that_judges_itself(judged: Any, tmp_path: Path, seed: int) -> None:
     records = drawn(seed)
     alerts, decisions = judged(records)
-    desk = Desk(
+    harness = Harness(
         tmp_path / "desk", cooling=CooldownRules(lambda: [{**body(name), "body": body(name)} for name in RULES])
     )
-    desk.intake.take([*alerts, *decisions], None)
+    harness.intake.take([*alerts, *decisions], None)
     expected = twin(records)
     assert {name for _, name, other in expected if name == other} == {"calm", "long"}
     assert {other for _, name, other in expected if name != other} == {"calm", "long"}
-    assert {row[:3]: row[3] for row in table(desk.path, "rule_cooled")} == dict(expected)
-    desk.intake.take(decisions[:50], None)  # of a batch that is caught up with again
-    assert {row[:3]: row[3] for row in table(desk.path, "rule_cooled")} == dict(expected)
-    desk.now_ms = records[-1]["at"]
-    found = read_counts(desk.cases.file, desk.now_ms).cooled
+    assert {row[:3]: row[3] for row in table(harness.path, "rule_cooled")} == dict(expected)
+    harness.intake.take(decisions[:50], None)  # of a batch that is caught up with again
+    assert {row[:3]: row[3] for row in table(harness.path, "rule_cooled")} == dict(expected)
+    harness.now_ms = records[-1]["at"]
+    found = read_counts(harness.cases.file, harness.now_ms).cooled
     sums: Counter[tuple[str, str]] = Counter()
     for (_, name, other), count in expected.items():
         sums[name, other] += count
     assert {(name, other): count for name, others in found.items() for other, count in others.items()} == dict(sums)
-    desk.close()
+    harness.close()
 
 
 def test_which_rules_are_silent_by_their_cooldown_alone() -> None:
@@ -174,14 +174,14 @@ def test_a_version_that_is_not_known_is_looked_for_now_and_then() -> None:
     assert side_inputs == [2]
 
 
-def test_what_somebody_holds_is_no_rule_and_leads_nobody(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, cooling=lambda *_: True)
+def test_a_hold_of_a_person_counts_for_no_rule(tmp_path: Path) -> None:
+    harness = Harness(tmp_path, cooling=lambda *_: True)
     hold = {"rule_id": "held by hand", "rule_version": 1, "held_by": "ann", "standing": True}
     cooled = {"rule_id": "calm", "rule_version": 1, "standing": True}
     content = {"kind": "decision", "decision": "block", "stream": "payments", "event_time": "2026-01-05T09:00:00.000Z"}
     for number, reasons in enumerate(([hold], [hold, cooled, {"rule_id": "each", "rule_version": 1}])):
-        desk.intake.take(
+        harness.intake.take(
             [("decisions", orjson.dumps({**content, "record_id": f"r{number}", "reasons": reasons}))], None
         )
-    assert [row[1:] for row in table(desk.path, "rule_cooled")] == [("calm", "calm", 1)]
-    desk.close()
+    assert [row[1:] for row in table(harness.path, "rule_cooled")] == [("calm", "calm", 1)]
+    harness.close()

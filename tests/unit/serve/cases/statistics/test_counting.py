@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.serve.cases.casekit import HOUR, START, Desk, alert, correction
+from tests.unit.serve.cases.casekit import HOUR, START, Harness, alert, correction
 
 from crossline.analysis.health.stability import bucket_of
 from crossline.basics.times import parse_instant_ms
@@ -25,8 +25,8 @@ COUNTS = ("rule_days", "rule_hours", "rule_values", "rule_pairs", "rule_labels")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.close()
 
@@ -130,66 +130,66 @@ def drawn_alert(at: random.Random, number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_counts_are_those_of_the_naive_twin(desk: Desk, seed: int) -> None:
+def test_counts_are_those_of_the_naive_twin(harness: Harness, seed: int) -> None:
     at, twin = random.Random(seed), Twin()
     for number in range(160):
-        desk.now_ms = START + 3 * DAY + number * HOUR // 8
+        harness.now_ms = START + 3 * DAY + number * HOUR // 8
         act = at.random()
         if act < 0.55:
             made = drawn_alert(at, number)
             twin.alerts[made["alert_id"]] = made
-            desk.take(made, made)  # a redelivery changes nothing
+            harness.take(made, made)  # a redelivery changes nothing
         elif act < 0.75 and twin.alerts:
             of = at.choice(list(twin.alerts.values()))
             gone = of["alert_id"] not in twin.retracted
             body = correction(of, "retracted" if gone else "reinstated")
             body["kind"] = "shadow" if of["kind"] == "shadow" else "correction"
-            desk.take(body, body)
+            harness.take(body, body)
             (twin.retracted.add if gone else twin.retracted.discard)(of["alert_id"])
         else:
             record, fraud = f"r{at.randrange(12)}", at.random() < 0.5
-            desk.cases.put_label("payments", record, fraud, who="ines")
-            twin.verdicts[record] = (fraud, desk.now_ms)
-    assert nonzero(table(desk.path, "rule_days"), 4) == twin.days()
-    assert nonzero(table(desk.path, "rule_hours"), 1) == twin.hours()
-    assert nonzero(table(desk.path, "rule_values"), 1) == twin.values()
-    assert nonzero(table(desk.path, "rule_labels"), 2) == twin.labels()
-    assert nonzero(table(desk.path, "rule_pairs"), 3) == twin.pairs()
+            harness.cases.put_label("payments", record, fraud, who="ines")
+            twin.verdicts[record] = (fraud, harness.now_ms)
+    assert nonzero(table(harness.path, "rule_days"), 4) == twin.days()
+    assert nonzero(table(harness.path, "rule_hours"), 1) == twin.hours()
+    assert nonzero(table(harness.path, "rule_values"), 1) == twin.values()
+    assert nonzero(table(harness.path, "rule_labels"), 2) == twin.labels()
+    assert nonzero(table(harness.path, "rule_pairs"), 3) == twin.pairs()
 
 
-def test_a_label_that_is_taken_back_counts_no_more(desk: Desk) -> None:
-    desk.take(alert("one", record_id="r1"))
-    desk.desk.act("C-1", CaseAction("resolve", label="fraud"), "ines")
-    assert [row[5:] for row in table(desk.path, "rule_labels")] == [(1, "", 1, 0.0)]
-    desk.desk.act("C-1", CaseAction("undo"), "ines")
-    assert nonzero(table(desk.path, "rule_labels"), 2) == {}
+def test_a_label_that_is_taken_back_counts_no_more(harness: Harness) -> None:
+    harness.take(alert("one", record_id="r1"))
+    harness.service.act("C-1", CaseAction("resolve", label="fraud"), "ines")
+    assert [row[5:] for row in table(harness.path, "rule_labels")] == [(1, "", 1, 0.0)]
+    harness.service.act("C-1", CaseAction("undo"), "ines")
+    assert nonzero(table(harness.path, "rule_labels"), 2) == {}
 
 
-def test_who_leads_a_decision_and_what_is_hidden_are_counted(desk: Desk) -> None:
-    desk.take(alert("one", record_id="r1"), alert("two", record_id="r1", rule_id="mule"))
+def test_who_leads_a_decision_and_what_is_hidden_are_counted(harness: Harness) -> None:
+    harness.take(alert("one", record_id="r1"), alert("two", record_id="r1", rule_id="mule"))
     body = {"kind": "decision", "stream": "payments", "record_id": "r1", "decision": "block"}
     first = {**body, "reasons": [{"rule_id": "mule"}, {"rule_id": "burst"}]}
-    desk.take(first, first, {**body, "kind": "revision", "reasons": [{"rule_id": "burst"}]})
+    harness.take(first, first, {**body, "kind": "revision", "reasons": [{"rule_id": "burst"}]})
     day = START // DAY
-    led = {row[1:3]: row[5] for row in table(desk.path, "rule_pairs")}
+    led = {row[1:3]: row[5] for row in table(harness.path, "rule_pairs")}
     assert led == {("burst", "mule"): 1, ("mule", "burst"): 0, ("burst", "burst"): 0, ("mule", "mule"): 0}
-    until = desk.now_ms + HOUR
-    store.make(desk.cases.file, NewSuppression(until, "known", ["burst"]), "ines", desk.now_ms)
-    desk.take(alert("three", record_id="r3"))
-    assert table(desk.path, "rule_days") == [
+    until = harness.now_ms + HOUR
+    store.make(harness.cases.file, NewSuppression(until, "known", ["burst"]), "ines", harness.now_ms)
+    harness.take(alert("three", record_id="r3"))
+    assert table(harness.path, "rule_days") == [
         (day, "burst", 1, "alert", 2, 0, 1, 0.0),
         (day, "mule", 1, "alert", 1, 0, 0, 0.0),
     ]
 
 
 def test_a_file_of_version_2_is_counted_once_it_is_opened(tmp_path: Path) -> None:
-    at, desk = random.Random(4), Desk(tmp_path)
+    at, harness = random.Random(4), Harness(tmp_path)
     for number in range(80):
-        desk.take({**drawn_alert(at, number), "kind": "alert", "emit_to_sink": True})
-        desk.cases.put_label("payments", f"r{at.randrange(12)}", at.random() < 0.5, who="ines")
-    before = {name: table(desk.path, name) for name in COUNTS}
-    desk.close()
-    with sqlite3.connect(desk.path) as connection:
+        harness.take({**drawn_alert(at, number), "kind": "alert", "emit_to_sink": True})
+        harness.cases.put_label("payments", f"r{at.randrange(12)}", at.random() < 0.5, who="ines")
+    before = {name: table(harness.path, name) for name in COUNTS}
+    harness.close()
+    with sqlite3.connect(harness.path) as connection:
         for name in (*COUNTS, "rule_entities", "asides", "rule_cooled", "cooled_records"):
             connection.execute(f"DROP TABLE {name}")
         connection.execute("DROP INDEX alerts_by_record")
@@ -198,16 +198,16 @@ def test_a_file_of_version_2_is_counted_once_it_is_opened(tmp_path: Path) -> Non
             connection.execute(f"ALTER TABLE suppressions DROP COLUMN {name}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
-    Desk(tmp_path).close()
+    Harness(tmp_path).close()
     sizes = {"rule_days": 4, "rule_hours": 1, "rule_pairs": 3, "rule_labels": 2}
     for name, last in sizes.items():
-        assert nonzero(table(desk.path, name), last) == nonzero(before[name], last), name
-    assert table(desk.path, "rule_values") == []  # figures of alerts that came before are not known
+        assert nonzero(table(harness.path, name), last) == nonzero(before[name], last), name
+    assert table(harness.path, "rule_values") == []  # figures of alerts that came before are not known
 
 
-def test_what_is_old_goes(desk: Desk) -> None:
-    desk.take(alert("old"))
-    desk.now_ms = START + 11 * DAY
-    desk.take(alert("new", START + 11 * DAY))
-    assert {row[0] for row in table(desk.path, "rule_entities")} == {START // DAY + 11}
-    assert len(table(desk.path, "rule_days")) == 2
+def test_what_is_old_goes(harness: Harness) -> None:
+    harness.take(alert("old"))
+    harness.now_ms = START + 11 * DAY
+    harness.take(alert("new", START + 11 * DAY))
+    assert {row[0] for row in table(harness.path, "rule_entities")} == {START // DAY + 11}
+    assert len(table(harness.path, "rule_days")) == 2

@@ -90,7 +90,7 @@ def test_what_is_set_to_decide_more_waits_and_says_so(at: Room) -> None:
     assert "waits for a second person" not in mira.get("/rules/spending").text
 
 
-def test_going_back_to_words_that_nobody_approved_of_waits(at: Room) -> None:
+def test_going_back_to_an_unapproved_text_waits(at: Room) -> None:
     ines, oda = seat(at, "ines.vale"), seat(at, "oda.lind")
     proof_id = keep(at, DRAFT)
     ines.act("/rules/ask", {"base": "1", "rule_id": "large_payment", "text": DRAFT})

@@ -97,7 +97,7 @@ def test_resolve_and_next_goes_on_in_the_view_that_one_came_from(casework: Room)
     assert toast(seat).endswith("That was the last of 1.")
 
 
-def test_a_case_that_somebody_else_resolved_says_so_and_takes_no_act(casework: Room) -> None:
+def test_a_case_that_another_user_resolved_says_so_and_allows_no_action(casework: Room) -> None:
     seat = casework.seated("ines.vale")
     before = int(stored(casework, "SELECT version FROM cases WHERE seq = 3")[0][0])
     desk_of(casework).act("C-3", CaseAction("resolve", label="good", reason="a fee"), "tomas.brandt")
@@ -216,7 +216,7 @@ def test_a_hold_says_what_was_blocked_already(casework: Room) -> None:
 
 
 def test_the_rule_stands_with_its_difference_to_the_version_before(casework: Room) -> None:
-    """The alert is said to be of a second version, which stands in a file."""
+    """The alert names a second version, which is in a file."""
     path = next(each for each in (casework.folder / "rules").glob("*.yaml") if "beneficiary" in each.read_text())
     text = path.read_text()
     body = text[text.index("- rule_id: beneficiary_many_senders") :]

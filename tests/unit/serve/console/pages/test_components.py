@@ -15,7 +15,7 @@ def test_it_is_there_where_nobody_logs_in(tmp_path: Path) -> None:
     with room(tmp_path / "open", open_=True) as at:
         page = at.seat().get("/components")
         assert page.status_code == 200
-        assert "Open: nobody logs in" in page.text
+        assert "Open: no log-in" in page.text
         assert at.seat().get("/").headers["location"] == "/queue"
     with room(tmp_path) as at:
         assert at.seated("ines.vale").get("/components").status_code == 404

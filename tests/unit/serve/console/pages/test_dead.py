@@ -78,7 +78,7 @@ def test_hostile_bytes_are_shown_and_not_run(room: Any) -> None:
         assert "\\u202e\\x00\\x1b" in page
     octets = olga.get(address(olga, "bad_encoding")).text
     assert "7b 22 69 64 22 3a 22 ff 22 7d" in octets
-    assert "1 place could not be taken over, and has the sign \ufffd." in octets
+    assert "1 place could not be copied, and has the sign \ufffd." in octets
 
 
 def test_a_mended_record_goes_into_its_stream_once(room: Any) -> None:

@@ -91,7 +91,7 @@ def test_a_run_that_answers(tmp_path: Path) -> None:
         page = seat(room, "vera.lux").get(f"/health/{name}/pipeline").text
     found = text(page)
     assert "does not keep up" in found
-    assert "The run does not keep up: sink kafka has not taken the batch" in found
+    assert "The run does not keep up: sink kafka has not accepted the batch" in found
     assert "A batch takes 100 ms" in found
     assert "limit 200 ms last hour; 80 ms yesterday" in found
     assert "6 alert above 1,728,000 24 h; 0 yesterday" in found
@@ -107,11 +107,11 @@ def rooms(tmp_path: Path) -> None:
     (tmp_path / "room").mkdir()
 
 
-def test_without_a_run_what_it_would_tell_is_unknown(tmp_path: Path) -> None:
+def test_without_a_run_its_values_are_unknown(tmp_path: Path) -> None:
     with promised(tmp_path) as (room, name):
         at = seat(room, "vera.lux")
         found = text(at.get(f"/health/{name}/pipeline").text)
-        assert "No run tells how it is: the pipeline file has no section watch" in found
+        assert "No run reports its state: the pipeline file has no section watch" in found
         assert "Lag unknown objective 5 s now" in found
         assert found.count("Unknown: no run answers.") == 2
         assert "No minute was written since" not in found

@@ -15,7 +15,7 @@ def test_roles_are_set_and_users_disabled_by_another_person(tmp_path: Path) -> N
         answer = olga.act("/people/ines.vale/roles", {"role": ["viewer", "approver"]})
         assert answer.headers["location"] == "/people"
         assert "ines.vale is viewer, approver from now on." in olga.get("/people").text
-        assert "from now on." not in olga.get("/people").text  # it is said once
+        assert "from now on." not in olga.get("/people").text  # it is shown once
         assert "viewer, approver" in ines.get("/profile").text
         assert olga.act("/people/ines.vale/disable").status_code == 303
         page = olga.get("/people").text
@@ -46,7 +46,7 @@ def test_what_cannot_be_changes_nothing(tmp_path: Path) -> None:
         assert "People" not in ines.get("/profile").text  # what a role may not see is absent
 
 
-def test_stated_is_not_taken_from_somebody_else(tmp_path: Path) -> None:
+def test_a_notice_for_another_user_is_not_shown(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         at.user("ines.vale")
         olga, other = at.seated("olga.ops", "operator"), at.seated("mary", "operator")

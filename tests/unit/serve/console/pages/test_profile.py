@@ -7,7 +7,7 @@ from pathlib import Path
 from ..kit import room  # noqa: TID252 - the kit of the console's tests
 
 
-def test_what_is_chosen_holds_on_every_page_and_for_nobody_else(tmp_path: Path) -> None:
+def test_a_setting_holds_on_every_page_and_for_no_other_user(tmp_path: Path) -> None:
     with room(tmp_path) as at:
         ines, olga = at.seated("ines.vale"), at.seated("olga.ops", "operator")
         chosen = {"theme": "dark", "density": "compact", "zone": "Asia/Kolkata", "keys": "off"}

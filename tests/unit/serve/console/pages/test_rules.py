@@ -61,8 +61,8 @@ def keep(at: Room, text: str) -> str:
 def test_precision_has_its_interval_and_few_labels_none() -> None:
     assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998, table I
     assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
-    assert Precision(29, 29).said() == "too few labels"
-    assert Precision(15, 30).said() == "0.50, 0.33 to 0.67"
+    assert Precision(29, 29).text() == "too few labels"
+    assert Precision(15, 30).text() == "0.50, 0.33 to 0.67"
 
 
 def test_the_catalogue_filters_and_sorts(tmp_path: Path) -> None:

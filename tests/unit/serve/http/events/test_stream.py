@@ -1,4 +1,4 @@
-"""``/v1/events``: what is told, in which order, where it goes on, and how a slow client is cut off."""
+"""``/v1/events``: the events, their order, where a client resumes, and how a slow client is cut off."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVENTS = [
 ]
 
 
-def told(answer: Any) -> list[tuple[str | None, str, Any]]:
+def events_of(answer: Any) -> list[tuple[str | None, str, Any]]:
     """Id, kind and data of each event."""
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     found = []
@@ -49,11 +49,11 @@ def listen(path: Path, query: str = "", headers: Mapping[str, str] | None = None
 
 
 def ids(answer: Any) -> list[str | None]:
-    return [each[0] for each in told(answer) if each[0] is not None]
+    return [each[0] for each in events_of(answer) if each[0] is not None]
 
 
 def test_events_have_ids_and_are_reported_in_order(tmp_path: Path) -> None:
-    assert told(listen(tmp_path)) == [
+    assert events_of(listen(tmp_path)) == [
         ("e1", "alert", {"n": 1}),
         ("e2", "decision", {"n": 2}),
         ("e3", "alert", {"n": 3}),
@@ -76,14 +76,14 @@ def test_it_goes_on_where_it_broke_off(tmp_path: Path) -> None:
 
 
 def test_what_is_not_kept_any_more_is_a_gap(tmp_path: Path) -> None:
-    first = told(listen(tmp_path, headers={"Last-Event-ID": "gone"}))
+    first = events_of(listen(tmp_path, headers={"Last-Event-ID": "gone"}))
     assert first[0] == (None, "gap", {"after": "gone", "why": "gone is not kept"})
     assert [each[0] for each in first[1:5]] == ["e1", "e2", "e3", "e4"]
 
 
 def test_what_an_event_holds_stays_on_its_line(tmp_path: Path) -> None:
     hostile = LiveEvent("e1\nevent: x", "alert", b'{"a": 1}\r\n\r\ndata: {}', {})
-    (first, _) = told(listen(tmp_path, events=FakeEvents([replace(hostile, body=b'{"a":\n1}')])))
+    (first, _) = events_of(listen(tmp_path, events=FakeEvents([replace(hostile, body=b'{"a":\n1}')])))
     assert first == ("e1 event: x", "alert", {"a": 1})
 
 
@@ -94,7 +94,7 @@ def test_a_source_that_breaks_ends_it(tmp_path: Path) -> None:
             yield event(1)
             raise OSError("the checkpoint")
 
-    found = told(listen(tmp_path, events=Broken()))
+    found = events_of(listen(tmp_path, events=Broken()))
     assert [each[1] for each in found] == ["alert", "end"]
     assert "checkpoint" not in str(found)
 
@@ -131,21 +131,21 @@ class Listener:
         self.takes = asyncio.Event()
         self.takes.set()
         self.gone = asyncio.Event()
-        self.told = asyncio.Condition()
+        self.received = asyncio.Condition()
 
     async def send(self, message: Message) -> None:
         await self.takes.wait()
-        async with self.told:
+        async with self.received:
             self.taken.append(message.get("body", b""))
-            self.told.notify_all()
+            self.received.notify_all()
 
     async def receive(self) -> Message:
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
-    async def hears(self, what: bytes) -> None:
-        async with asyncio.timeout(30), self.told:
-            await self.told.wait_for(lambda: any(what in each for each in self.taken))
+    async def wait_for(self, what: bytes) -> None:
+        async with asyncio.timeout(30), self.received:
+            await self.received.wait_for(lambda: any(what in each for each in self.taken))
 
 
 def run(tmp_path: Path, bounds: StreamLimits, work: Any) -> None:
@@ -170,17 +170,17 @@ def test_a_client_that_goes_is_left(tmp_path: Path) -> None:
     async def work(source: Live, client: Listener, task: Any) -> None:
         del task
         source.queue.put_nowait(event(1))
-        await client.hears(b"id: e1")
+        await client.wait_for(b"id: e1")
         client.gone.set()
         await source.left.wait()
 
     run(tmp_path, StreamLimits(), work)
 
 
-def test_whoever_hears_nothing_hears_a_heartbeat(tmp_path: Path) -> None:
+def test_a_client_without_events_gets_a_heartbeat(tmp_path: Path) -> None:
     async def work(source: Live, client: Listener, task: Any) -> None:
         del source, task
-        await client.hears(b": heartbeat")
+        await client.wait_for(b": heartbeat")
         client.gone.set()
 
     run(tmp_path, StreamLimits(heartbeat_s=0.01), work)

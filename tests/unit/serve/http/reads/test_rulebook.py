@@ -70,7 +70,7 @@ def test_a_change_is_seen_at_once(tmp_path: Path, change: str) -> None:
 
 
 def test_what_changed_just_now_is_not_kept(tmp_path: Path) -> None:
-    """Twice within one tick of the file's clock, and no larger: told by nothing but its text."""
+    """Twice within one tick of the file's clock, of equal size: only the text differs."""
     config = read_pipeline_in_place(project(tmp_path) / "pipeline.yaml")
     for each in (tmp_path / "project/rules").rglob("*"):
         os.utime(each)

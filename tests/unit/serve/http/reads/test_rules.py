@@ -49,9 +49,9 @@ def test_the_server_says_how_it_is(tmp_path: Path) -> None:
         return Readiness(ok=False, details={"behind_ms": 2_400})
 
     with served(example(), tmp_path / "serve", ready=behind) as client:
-        nobody = {"x-who": "nobody"}
-        assert client.get("/healthz", headers=nobody).json() == {"ok": True}
-        ready = client.get("/readyz", headers=nobody)
+        anonymous = {"x-who": "nobody"}
+        assert client.get("/healthz", headers=anonymous).json() == {"ok": True}
+        ready = client.get("/readyz", headers=anonymous)
         assert (ready.status_code, ready.json()) == (503, {"ok": False, "behind_ms": 2_400})
         body = client.get("/v1/version").json()
         assert (body["pipeline"], body["api"], body["policy_version"]) == ("payments", "v1", 1)
@@ -64,8 +64,8 @@ def test_what_is_not_there_is_a_problem(reading: Client) -> None:
     assert detail(reading.request("PATCH", "/v1/alerts"), 405)
 
 
-def test_nobody_is_reported_anything(reading: Client) -> None:
-    """Also where the access layer let somebody through without saying who it is."""
+def test_requests_without_a_user_get_no_data(reading: Client) -> None:
+    """Also if the access layer let a request through without a user."""
     for path, item in reading.get("/v1/openapi.json").json()["paths"].items():
         for verb in item:
             answer = reading.request(verb.upper(), path, headers={"x-who": "nobody"})

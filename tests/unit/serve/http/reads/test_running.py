@@ -1,4 +1,4 @@
-"""``/v1/objectives`` and ``/v1/health/pipeline``: as the command says it, and unknown where nobody tells."""
+"""``/v1/objectives`` and ``/v1/health/pipeline``: the same as the command; unknown without a running pipeline."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def keep_proof(path: Path, text: str = TEXT) -> str:
     return proof_id_of(body)
 
 
-def test_a_draft_is_of_whoever_works_on_it(writing: Client) -> None:
+def test_a_draft_belongs_to_its_author(writing: Client) -> None:
     assert "found no draft of ines" in detail(writing.get("/v1/drafts/large_payment", headers=INES), 404)
     put = writing.put("/v1/drafts/large_payment", json={"text": "rule_id: ["}, headers=INES)
     assert put.json() == {

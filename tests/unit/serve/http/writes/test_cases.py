@@ -78,7 +78,7 @@ def test_cases_are_listed_page_by_page(reading: Client) -> None:
     assert "another list" in detail(reading.get(f"/v1/cases?limit=2&cursor={first['next_cursor']}"), 400)
 
 
-def test_whoever_was_first_is_not_overwritten(tmp_path: Path) -> None:
+def test_the_first_write_is_not_overwritten(tmp_path: Path) -> None:
     class Racing(StoredCases):
         def change_case(self, *_: object) -> dict[str, object]:  # type: ignore[override]
             raise VersionConflictError(7)

@@ -124,7 +124,7 @@ def test_a_second_person_alone_publishes_exactly_what_was_proven(house: House, c
     assert names(house.take_up()) == [("waiting", "large_payment", 3, "ines", None)]
 
 
-def test_going_back_to_words_that_were_approved_of_needs_nobody(house: House, client: Client) -> None:
+def test_going_back_to_an_approved_text_needs_no_approval(house: House, client: Client) -> None:
     texts = [TEXT, TEXT.replace("version: 2", "version: 3").replace("80000", "70000")]
     for text in texts:
         at, signed = ask(client, house.path, text)
@@ -248,7 +248,7 @@ def test_a_file_changed_by_hand_after_it_was_approved_is_not_taken_up(house: Hou
     events = house.take_up()
     assert [(each.event, each.who) for each in events] == [("refused", "oda"), ("waiting", me())]
     (waiting,) = client.get("/v1/rules").json()["waiting"]
-    assert (waiting["version"], waiting["who"]) == (2, me()), "who looks is told"
+    assert (waiting["version"], waiting["who"]) == (2, me()), "the reader gets his own name"
     path.write_text(TEXT)
     assert names(house.take_up()) == [PUBLISHED]
     path.write_text(TEXT.replace("80000", "2"))
@@ -295,7 +295,7 @@ def test_a_published_version_waits_and_is_approved_of_as_it_was_looked_at(house:
     assert names(house.take_up()) == [("waiting", "large_payment", 2, "ines", None)]
     (logged,) = client.get("/v1/rules").json()["waiting"]
     assert logged["etag"] == waits["etag"], "it is one name, before a pipeline looked and after"
-    # In the words of somebody else, that was not what was looked at.
+    # With another author, it is not the text that was reviewed.
     (house.folder / "rules" / FILE).write_text(TEXT.replace("80000", "1"))
     assert client.post("/v1/rules:approve", json=wanted, headers={**ODA, **match}).status_code == 412
     (house.folder / "rules" / FILE).write_text(TEXT)

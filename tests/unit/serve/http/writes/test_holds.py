@@ -1,4 +1,4 @@
-"""``/v1/holds``: what is held by the alert of the example, until somebody releases it."""
+"""``/v1/holds``: the keys held by the alert of the example, until a release."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_what_is_held_is_released(writing: Client, folder: Path) -> None:
 HOLD = {"key": {"account_id": "a1"}, "action": "block", "until": "2026-01-06T00:00:00Z", "reason": "looked at"}
 
 
-def test_a_hold_that_somebody_places_stands_until_it_is_released(writing: Client, folder: Path) -> None:
-    """As the pipeline takes it up: asked for, held, seen at its entity, released; all of it in the rule log."""
+def test_a_hold_placed_by_a_person_stands_until_it_is_released(writing: Client, folder: Path) -> None:
+    """As the pipeline loads it: asked for, held, seen at its entity, released; all of it in the rule log."""
     done = writing.post("/v1/holds", json=HOLD)
     hold_id = done.json()["hold_id"]
     assert (done.status_code, done.headers["location"]) == (202, f"/v1/holds/{hold_id}")
@@ -126,7 +126,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("field", {"key": {"nope": "x"}}, "found field nope; expected a field of the stream"),
     ("no_key", {"key": {}}, "/key"),
     ("stream", {"stream": "nope"}, "found stream nope; expected one of payments"),
-    ("rule", {"rule_id": "nope", "action": None}, "found rule nope, which is not taken up"),
+    ("rule", {"rule_id": "nope", "action": None}, "found rule nope, which is not loaded"),
     ("more", {"score": 7}, "/score"),
     ("list", {"key": {"account_id": ["a1"]}}, "/key/account_id"),
 ]

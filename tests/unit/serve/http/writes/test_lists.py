@@ -1,4 +1,4 @@
-"""``/v1/lists``: entries come, change and go; the file says so, and nobody's change is lost."""
+"""``/v1/lists``: entries are added, changed and removed in the file, and no change is lost."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_errors_of_a_refused_file_have_pointers(writing: Client) -> None:
     assert (error["pointer"], error["hint"]) == ("/conditions/0/field", "did you mean amount_cents?")
 
 
-def test_where_there_is_no_review_nobody_approves(writing: Client) -> None:
+def test_without_a_review_there_is_no_approval(writing: Client) -> None:
     writing.post("/v1/rules:publish", json={"name": "huge.yaml", "text": RULE})
     wanted = {"rule_id": "huge", "version": 1}
     assert "found no If-Match" in detail(writing.post("/v1/rules:approve", json=wanted), 428)

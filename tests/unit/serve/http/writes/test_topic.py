@@ -1,4 +1,4 @@
-"""Rules and lists of a pipeline that has them in topics: what is sent, by whom, and what is said of lists."""
+"""Rules and lists of a pipeline that has them in topics: the messages, their authors, and the answers about lists."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def client(folder: Path, tmp_path: Path) -> Iterator[Client]:
         yield found
 
 
-def test_a_file_is_sent_by_whoever_asks(client: Client, sent: list[Sequence[str]]) -> None:
+def test_a_file_is_sent_in_the_name_of_its_caller(client: Client, sent: list[Sequence[str]]) -> None:
     answer = client.post("/v1/rules:publish", json={"name": "huge.yaml", "text": RULE})
     assert answer.json() == {"items": [{"rule_id": "huge"}]}
     (command,) = sent
     assert (command[:2], Path(command[2]).name) == (["rules", "publish"], "huge.yaml")
     assert command[-3:] == ["--as", "mary", "--json"]
     found = detail(client.post("/v1/rules:publish", json={"name": "bad.yaml", "text": RULE}), 400)
-    assert found == "bad.yaml:1: rule_id", "where it was written for the moment is nobody's business"
+    assert found == "bad.yaml:1: rule_id", "the answer does not contain the temporary path"
 
 
 def test_a_version_that_waits_is_approved_of_as_it_was_looked_at(

@@ -10,11 +10,11 @@ function measured() {
   const place = document.getElementById("measured");
   if (!place) return 0;
   const room = Math.round(place.clientWidth - 32);
-  // Narrower than that it says too little: it scrolls, and opens at the crossing.
+  // Narrower than that it is not readable: it scrolls, and opens at the crossing.
   return window.innerWidth < 720 ? Math.max(room, 640) : room;
 }
 
-function tell(width) {
+function storeWidth(width) {
   document.cookie = `crossline-width=${width}; path=/; SameSite=Strict; max-age=31536000`;
 }
 
@@ -22,7 +22,7 @@ function draw() {
   const width = measured();
   const place = document.getElementById("evidence");
   if (!width || !place || !root?.dataset.evidence) return;
-  tell(width);
+  storeWidth(width);
   if (place.dataset.width === undefined || Number(place.dataset.width) === width) return;
   const target = `${root.dataset.evidence}?width=${width}`;
   window.htmx.ajax("GET", target, { target: "#evidence", swap: "outerHTML" });
@@ -90,7 +90,7 @@ function startCopying() {
 }
 
 if (root) {
-  tell(measured());
+  storeWidth(measured());
   draw();
   openAtCrossing();
   root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });

@@ -11,7 +11,7 @@ let timer;
 let asked = 0;
 let code;
 
-/** What the server says of the form as it stands; null where a later one was asked meanwhile, or it cannot be reached.
+/** The server's answer to the form as it stands; null after a later request, or if the server cannot be reached.
  * ``list``: of what is not there yet in the form, what is sent: that of this list alone. */
 export async function askFor(path, more = {}, list = null) {
   const mine = ++asked;
@@ -170,13 +170,13 @@ function jump(event) {
 function start() {
   const host = document.getElementById("code");
   if (host) {
-    const told = (text) => {
+    const update = (text) => {
       if (text === area.value) return;
       area.value = text;
       changed();
     };
     host.hidden = false;
-    code = editor(host, area.value, "Text of the rule", "leave", told);
+    code = editor(host, area.value, "Text of the rule", "leave", update);
     area.hidden = true;
     mark();
   }

@@ -1,5 +1,5 @@
 // Single keys: an element with data-key is focused, where it takes text, or pressed. `g` and a letter go to a page.
-// `?` opens the sheet of keys. Off in fields, and where the profile says so (WCAG 2.1.4).
+// `?` opens the sheet of keys. Off in fields, and where the profile turns them off (WCAG 2.1.4).
 
 const GO_MS = 1500;
 let going = 0; // until when a letter after `g` counts, in ms of performance.now()

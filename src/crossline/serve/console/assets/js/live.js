@@ -1,5 +1,5 @@
 // One connection for live events, whatever the number of tabs: the tab that holds a lock listens and passes events to the others.
-// Pages hear of events as `crossline:event` on document, with {kind, id, body}; of how far behind they are at the mark in the header.
+// Pages get events as `crossline:event` on document, with {kind, id, body}; the mark in the header shows how far behind they are.
 
 const NAME = "crossline-live";
 const ADDRESS = "/events?kinds=alert,correction,revision,case,prediction";
@@ -30,18 +30,18 @@ function show(state) {
   if (state === "behind") ticking = setInterval(() => (mark.lastElementChild.textContent = text()), 5000);
 }
 
-function tell(message) {
+function deliver(message) {
   if (message.state) show(message.state);
   else document.dispatchEvent(new CustomEvent("crossline:event", { detail: message }));
 }
 
-function listen(told) {
+function listen(report) {
   return new Promise(() => {
     const source = new EventSource(ADDRESS);
-    source.addEventListener("open", () => told({ state: "live" }));
-    source.addEventListener("error", () => told({ state: "behind" }));
+    source.addEventListener("open", () => report({ state: "live" }));
+    source.addEventListener("error", () => report({ state: "behind" }));
     for (const kind of KINDS) {
-      source.addEventListener(kind, (event) => told({ kind, id: event.lastEventId, body: JSON.parse(event.data) }));
+      source.addEventListener(kind, (event) => report({ kind, id: event.lastEventId, body: JSON.parse(event.data) }));
     }
   });
 }
@@ -50,9 +50,9 @@ export function startLive() {
   if (!document.getElementById("live") || !window.EventSource) return;
   const channel = new BroadcastChannel(NAME);
   let state = "connecting";
-  const told = (message) => {
+  const report = (message) => {
     if (message.state) state = message.state;
-    tell(message);
+    deliver(message);
     channel.postMessage(message);
   };
   let leads = false;
@@ -60,13 +60,13 @@ export function startLive() {
     if (data.asks) {
       if (leads) channel.postMessage({ state });
     } else {
-      tell(data);
+      deliver(data);
     }
   });
   channel.postMessage({ asks: true });
   const lead = () => {
     leads = true;
-    return listen(told);
+    return listen(report);
   };
   // Locks are there where the address is this machine's, or has TLS; else each tab has a connection of its own.
   if (navigator.locks) navigator.locks.request(NAME, lead);

@@ -1,16 +1,16 @@
 // New cases of the view: shown as a count, announced to screen readers at most every 30 s; the list does not move.
 
 const ASK_MS = 1000; // many changes at once are one question
-const SAID_MS = 30000;
+const ANNOUNCE_MS = 30000;
 
 export function startNews(place, status) {
   if (!place) return;
   let waiting = null;
-  let told = 0;
+  let announced = 0;
   let speaking = null;
   const speak = () => {
     speaking = null;
-    told = performance.now();
+    announced = performance.now();
     status.textContent = place.textContent.trim().replace(/\s*\.$/, "");
   };
   const ask = async () => {
@@ -20,7 +20,7 @@ export function startNews(place, status) {
     const text = await answer.text();
     if (text.trim() === "") return;
     place.replaceChildren(...new DOMParser().parseFromString(text, "text/html").body.childNodes);
-    speaking ??= setTimeout(speak, told === 0 ? 0 : Math.max(0, SAID_MS - (performance.now() - told)));
+    speaking ??= setTimeout(speak, announced === 0 ? 0 : Math.max(0, ANNOUNCE_MS - (performance.now() - announced)));
   };
   document.addEventListener("crossline:event", ({ detail }) => {
     if (detail.kind === "case" || detail.kind === "gap") waiting ??= setTimeout(ask, ASK_MS);

@@ -20,7 +20,7 @@ async function ask() {
 
 document.addEventListener("crossline:event", ({ detail }) => {
   if (detail.kind !== "prediction" && detail.kind !== "gap") return;
-  const place = document.getElementById("told");
+  const place = document.getElementById("status");
   if (place && detail.kind === "prediction") place.textContent = `${detail.body.rule_id}: prediction ${detail.body.state}; ${detail.body.text}`;
   waiting ??= setTimeout(ask, ASK_MS);
 });

@@ -34,12 +34,12 @@ function focusRow(row, { quiet = false } = {}) {
 }
 
 function showPreview(row, now = false) {
-  const aside = document.getElementById("preview");
-  if (!aside || aside.getClientRects().length === 0 || aside.dataset.shown === row.dataset.case) return;
+  const preview = document.getElementById("preview");
+  if (!preview || preview.getClientRects().length === 0 || preview.dataset.shown === row.dataset.case) return;
   clearTimeout(timer);
   timer = setTimeout(
     () => {
-      aside.dataset.shown = row.dataset.case;
+      preview.dataset.shown = row.dataset.case;
       const back = root.dataset.back ? `?${root.dataset.back}` : "";
       window.htmx.ajax("GET", `${root.dataset.preview}${row.dataset.case}${back}`, { target: "#preview", swap: "innerHTML" });
     },
@@ -268,6 +268,6 @@ function start() {
 
 if (root) {
   start();
-  startNews(document.getElementById("news"), document.getElementById("news-said"));
+  startNews(document.getElementById("news"), document.getElementById("news-status"));
 }
 document.querySelector("#ask input:not([type=hidden]), #ask select, #ask textarea, #ask button")?.focus();

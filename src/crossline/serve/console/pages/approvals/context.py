@@ -31,8 +31,8 @@ class RequestRow:
 class PendingVersionRow:
     """A version that was published and waits.
 
-    ``address``: of its text; empty if nobody here has it. ``asks``: where it is confirmed; ``act``: whether it is
-    about to be. ``proven``: whether there is a proof of its text. ``why_not``: why who looks cannot approve.
+    ``address``: of its text; empty if this server does not have it. ``asks``: where it is confirmed; ``act``: whether
+    it is about to be. ``proven``: whether there is a proof of its text. ``why_not``: why who looks cannot approve.
     """
 
     rule_id: str

@@ -39,7 +39,7 @@ async def approve_version(asked: PageRequest) -> Any:
     if proof_id:
         body["proof_id"] = proof_id
     await called(asked, "POST", "/v1/rules:approve", body=body, match=asked.form.get("etag", ""))
-    text = f"Version {version} of {rule_id} is approved of; a pipeline takes it up with its next batch."
+    text = f"Version {version} of {rule_id} is approved of; a pipeline loads it with its next batch."
     return saying(moved(f"/rules/{segment(rule_id)}"), asked, text)
 
 

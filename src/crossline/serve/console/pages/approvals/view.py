@@ -68,7 +68,7 @@ async def approve(asked: PageRequest) -> Any:
         await called(asked, "POST", f"{ROUTE}:approve", {"number": str(request.number)}, signed)
     except ProblemError as error:
         return await _refused(asked, await asyncio.to_thread(_request, asked), "approve", error)
-    text = f"Version {request.version} of {request.rule_id} is published; a pipeline takes it up with its next batch."
+    text = f"Version {request.version} of {request.rule_id} is published; a pipeline loads it with its next batch."
     return saying(moved(f"/rules/{segment(request.rule_id)}"), asked, text)
 
 

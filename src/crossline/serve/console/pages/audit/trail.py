@@ -145,7 +145,7 @@ def _place(file: mmap, end: int, number: int) -> int:
 
 
 def _read(data: bytes) -> dict[str, Any] | None:
-    """What a line says; None of what a kill or a full disk left of one."""
+    """The entry of a line; None for a line that a kill or a full disk cut."""
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -36,7 +36,7 @@ def state(asked: PageRequest) -> StatePart:
 
 
 def act(asked: PageRequest) -> Any:
-    """An act; where it is refused, the page says why in its place."""
+    """An act; if it is refused, the page shows the reason in its place."""
     case_id, wanted = asked.path["case_id"], QueueQuery.of_text(asked.form.get("back", ""))
     follows = asked.form.get("next") == "1"
     behind = _behind(asked, wanted, case_id) if follows else (None, 0)
@@ -55,7 +55,7 @@ def act(asked: PageRequest) -> Any:
 
 
 async def hold(asked: PageRequest) -> Any:
-    """Hold the entity of an alert, as the API does; where it is refused, the page says why in its place."""
+    """Hold the entity of an alert, as the API does; if it is refused, the page shows the reason in its place."""
     case = await asyncio.to_thread(case_of, asked.parts.deps, asked.path["case_id"])
     wanted = QueueQuery.of_text(asked.form.get("back", ""))
     try:

@@ -80,7 +80,7 @@ def draft_of(raw: bytes | None) -> tuple[str, str]:
     if not count:
         return kept, ""
     have = "has" if count == 1 else "have"
-    return kept, f"{counted(count, 'place')} could not be taken over, and {have} the sign {REPLACED}."
+    return kept, f"{counted(count, 'place')} could not be copied, and {have} the sign {REPLACED}."
 
 
 def _is_utf8(raw: bytes) -> bool:

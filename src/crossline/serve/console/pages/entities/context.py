@@ -106,8 +106,8 @@ class LinkRow:
 class HoldPanel:
     """What is about to be done. ``wrong``: what was wrong with what was sent.
 
-    ``spans``: of (label, address, current); ``until``: as the button says it; ``until_iso``: what is sent; ``stopped``:
-    what it would have stopped in the past 24 hours, in pieces of (text, is strong).
+    ``spans``: of (label, address, current); ``until``: as the button shows it; ``until_iso``: what is sent;
+    ``stopped``: what it would have stopped in the past 24 hours, in pieces of (text, is strong).
     """
 
     title: str

@@ -93,7 +93,7 @@ async def hold(asked: PageRequest) -> Any:
             raise
         return Shown(_page(asked, await _known(asked), form, reason_of(error)), error.status)
     until = asked.times.moment(until_ms).text
-    text = f"{field} {value} is to be held until {until}; a pipeline takes it up with its next batch."
+    text = f"{field} {value} is to be held until {until}; a pipeline loads it with its next batch."
     return saying(moved(rows.entity_address(field, value)), asked, text)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the page from what the API says of a rule."""
+"""Rows of the page from the API's data of a rule."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _conclusion(graph: Mapping[str, Any]) -> str:
     stopped = sum(map(is_stopped, graph["entities"][1:]))
     return (
         f"Drawing of links: {counted(len(near), 'entity', 'entities')} in the same alerts, {beyond:,} farther away, "
-        f"{stopped:,} held or blocked. The table says the same."
+        f"{stopped:,} held or blocked. The table shows the same."
     )
 
 

@@ -64,7 +64,7 @@ async def put(asked: PageRequest) -> Any:
     except ProblemError as error:
         return await _refused(asked, error)
     end = f"until {until.replace('T', ' ')} UTC" if until else "without an end"
-    return _redirect(asked, name, f"{value} stands in {name} {end}; a pipeline takes it up with its next batch.")
+    return _redirect(asked, name, f"{value} stands in {name} {end}; a pipeline loads it with its next batch.")
 
 
 async def end(asked: PageRequest) -> Any:
@@ -76,7 +76,7 @@ async def end(asked: PageRequest) -> Any:
         await called(asked, "DELETE", ENTRY, {"name": name, "entry": value}, match=form.get("etag", ""))
     except ProblemError as error:
         return await _refused(asked, error)
-    return _redirect(asked, name, f"{value} stands in {name} no more; a pipeline takes it up with its next batch.")
+    return _redirect(asked, name, f"{value} stands in {name} no more; a pipeline loads it with its next batch.")
 
 
 def _check_reason(form: Mapping[str, str]) -> None:

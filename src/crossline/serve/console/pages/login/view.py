@@ -117,7 +117,7 @@ def _logged_out(asked: PageRequest) -> Response:
 
 
 async def _looked(asked: PageRequest, name: str) -> tuple[User | None, bool]:
-    """The user of that name, and whether the password is his; of nobody's it takes as long to say no."""
+    """The user of that name, and whether the password is his; an unknown name takes as long as a wrong password."""
     users, password = asked.parts.users, asked.form.get("password", "")
     user = await asyncio.to_thread(users.find, name)
     async with _LOOKING:
@@ -128,7 +128,7 @@ async def _looked(asked: PageRequest, name: str) -> tuple[User | None, bool]:
 
 
 async def _refused(asked: PageRequest, next_page: str, name: str, user: User | None, tried: Tried) -> Shown:
-    """One text for whatever was wrong. A name that is nobody's is not logged: it may be a password."""
+    """One text for all failures. An unknown name is not logged: it may be a password."""
     who = NOBODY if user is None else Principal(user.name, frozenset(), "session")
     await _audited(asked, who, "login", "refused", f"{tried.left} tries left")
     if tried.left:

@@ -32,7 +32,7 @@ class RoleRow:
 
 @dataclass(frozen=True, slots=True)
 class PeoplePage:
-    """``chosen``: the user whose roles are being changed; None: nobody. ``made_by``: the command that makes users."""
+    """``chosen``: the user whose roles are being changed; None: no user. ``made_by``: the command that makes users."""
 
     TEMPLATE: ClassVar[str] = "pages/people/people.html"
     shell: Shell

@@ -12,7 +12,7 @@ from crossline.serve.console.layout.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class ProfilePage:
-    """``ends``: when the session ends in any case; None if nobody is logged in."""
+    """``ends``: when the session ends in any case; None without a log-in."""
 
     TEMPLATE: ClassVar[str] = "pages/profile/profile.html"
     shell: Shell

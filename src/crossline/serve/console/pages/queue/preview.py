@@ -1,4 +1,4 @@
-"""A case beside the list: what it says, its decision, what is linked to it and like it."""
+"""A case beside the list: its content, its decision, linked and similar cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/queue``: what needs somebody next, and what it is worth."""
+"""``/queue``: the cases to work on next, and their value."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def whats_new(asked: PageRequest) -> NewsPart:
 
 
 def act(asked: PageRequest) -> Any:
-    """An act on many cases; where it is refused, the page says why in its place."""
+    """An act on many cases; if it is refused, the page shows the reason in its place."""
     wanted = QueueQuery.of_text(asked.form.get("back", ""))
     try:
         done = on_many(asked)
@@ -142,10 +142,10 @@ def undo(asked: PageRequest) -> Response:
     at = asked.path["at"]
     if not (at.isascii() and at.isdigit() and len(at) < 16):
         raise not_found("act of that moment")
-    said_then = undone(asked, int(at))
+    message = undone(asked, int(at))
     referer = asked.request.headers.get("referer", "")
     back = referer.partition("://")[2].partition("/")[2]
-    return saying(moved(f"/{back}" if back.startswith(("queue", "cases/")) else "/queue"), asked, said_then)
+    return saying(moved(f"/{back}" if back.startswith(("queue", "cases/")) else "/queue"), asked, message)
 
 
 def _page(asked: PageRequest, wanted: QueueQuery) -> Found:
@@ -208,7 +208,7 @@ def _empty(asked: PageRequest, wanted: QueueQuery) -> Empty:
     rows = desk.queue.rows(replace(wanted.filter(), view="resolved"), asked.who.name)
     last = max((desk.case(f"C-{row}")["resolved_at"] or "" for row in rows[-ROWS:].tolist()), default="")
     why = f"The last case was resolved at {asked.times.moment(parse_instant_ms(last)).text}." if last else ""
-    nothing = {"open": "Nothing is open.", "mine": "You have no case.", "unassigned": "Every open case has somebody."}
+    nothing = {"open": "Nothing is open.", "mine": "You have no case.", "unassigned": "Every open case is assigned."}
     return Empty(
         nothing.get(wanted.view, f"No case is {wanted.label.lower()}."), why or "Cases come here as rules raise alerts."
     )

@@ -39,7 +39,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class RulesPage:
-    """``refused``: files that were not taken up, each with why. ``filters``: how many are set."""
+    """``refused``: files that were not loaded, each with why. ``filters``: how many are set."""
 
     TEMPLATE: ClassVar[str] = "pages/rules/rules.html"
     shell: Shell

@@ -1,4 +1,4 @@
-"""The form beside the text, and a threshold that is moved: both change the text, and the text says what it means."""
+"""The form beside the text, and a threshold that is moved: both change the text, which has the meaning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crossline.serve.http.problems import ProblemError, invalid, problem_of
 
 
 def fill(asked: PageRequest) -> FilledPart:
-    """What the text becomes, and says, as one sets fields or moves the threshold. Nothing is kept."""
+    """The text, and its meaning, as fields are set or the threshold is moved. Nothing is stored."""
     wrong, text = "", text_in(asked.form)
     try:
         text = _changed(asked)

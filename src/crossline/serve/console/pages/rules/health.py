@@ -1,4 +1,4 @@
-"""How rules do, as the API says it, for the catalogue and the page of a rule."""
+"""The health of rules from the API, for the catalogue and the page of a rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RuleFigures:
     day that was counted, today last.
     """
 
-    precision: str = Precision().said()
+    precision: str = Precision().text()
     labels: str = "of 0 labels, 0 of fraud"
     money: str = ""
     cost: str = DASH
@@ -49,7 +49,7 @@ def doing(body: Mapping[str, Any]) -> RuleFigures:
     true, labels = body["precision"]["true"], body["precision"]["labels"]
     return RuleFigures(
         labels=f"of {counted(labels, 'label')}, {true:,} of fraud",
-        precision=Precision(true, labels).said(),
+        precision=Precision(true, labels).text(),
         money=money_text(body["fraud"]),
         cost=DASH if body["cost"] is None else f"{body['cost']['us_per_record']:.2g}",
         held=tuple((prediction_text(each), each.beyond) for each in held),

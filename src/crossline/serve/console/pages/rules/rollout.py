@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 def rollout_of(rows: Sequence[Row], now: Row, kept: PredictionRow | None, asked: str) -> Rollout:
-    """Of the version in force ``now``; ``rows``: all versions; ``asked``: the share that somebody is about to set."""
+    """Of the version in force ``now``; ``rows``: all versions; ``asked``: the share that is about to be set."""
     share, before = share_of(now), before_of(rows, now)
     text = ""
     if now["status"] == "active":

@@ -75,7 +75,7 @@ async def set_status(asked: PageRequest) -> Any:
         known = await doing_of(asked)
         return Shown(await asyncio.to_thread(_page, asked, wanted, known, detail, version), error.status)
     text = f"Version {version} of {rule_id} is to be {wanted}"
-    text += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline takes it up with its next batch."
+    text += f" {rollout.pending_text(done)}" if done.get("waits") else "; a pipeline loads it with its next batch."
     return saying(moved(f"/rules/{segment(rule_id)}/{version}"), asked, text)
 
 
@@ -248,7 +248,7 @@ def _events(asked: PageRequest, rule_id: str) -> Iterator[RuleEventRow]:
 
 
 def _people(asked: PageRequest, event: RuleEvent) -> str:
-    """Who did it and who approved: as the rule log says; of what was published here, as the request says."""
+    """Who did it and who approved: by the rule log; of what was published here, by the request."""
     who, approved = event.who, event.approved_by
     if event.event == "published" and not (who and approved) and event.rule_id and event.version:
         request = asked.parts.approvals.published(event.rule_id, event.version)

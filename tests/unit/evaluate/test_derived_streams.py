@@ -42,16 +42,16 @@ def plans() -> list[StreamPlan]:
 @pytest.mark.parametrize("shards", [1, 8])
 def test_a_shard_without_hits_reports_itself_alone_once_a_plan(shards: int) -> None:
     parts = derived(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, shards, {}, own=shards - 1)
-    above = [plan.stream for plan in plans() if plan.level == 2]
+    above = [plan.stream for plan in plans() if plan.depth == 2]
     assert len(above) == 2
-    assert sorted((level, part.meta["stream"], part.shard) for level, part in parts) == sorted(
+    assert sorted((depth, part.meta["stream"], part.shard) for depth, part in parts) == sorted(
         (2, stream, shards - 1) for stream in above
     )
 
 
 def test_what_it_reports_is_how_far_every_log_of_every_rule_stands() -> None:
     parts = derived(plans(), 1, [], {"s": {"one": 5_000, "other": 9_000}}, 8, {}, own=3)
-    above = [plan for plan in plans() if plan.level == 2]
+    above = [plan for plan in plans() if plan.depth == 2]
     state = ShardState()
     arrived = list(unpack(pack(part for _, part in parts), "a test"))
     output = judge(above, state, arrived, Bounds())

@@ -1,4 +1,4 @@
-"""Rules of several streams and keys tell the same over any cuts, shards and restarts, also where ids come again."""
+"""Rules of several streams and keys give the same output over any batches, shards and restarts, with duplicates."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def at(ingest_ms: int, _: str, record: Record) -> Record:
     return {**record, "_id": record["id"], "_event_ms": record["event_time"], "_ingest_ms": ingest_ms}
 
 
-def told(path: FastPath) -> list[dict[str, Any]]:
+def comparable(path: FastPath) -> list[dict[str, Any]]:
     return sorted(path.alerts, key=lambda each: str(each["alert_id"]))
 
 
@@ -68,4 +68,4 @@ def test_what_is_reported_depends_on_the_records_alone(plans: list[StreamPlan], 
             if path is cut and draw.random() < 0.4:
                 path.restore(draw.randrange(len(path.shards)))
     assert len({alert["rule_id"] for alert in whole.alerts}) >= len(RULES) - 2, "little is tested"
-    assert told(cut) == told(whole)
+    assert comparable(cut) == comparable(whole)

@@ -39,13 +39,13 @@ _FIELDS: Record = {"kind": LISTS["cash"][0], "account": "a1", "device": 1}
 OLD = [("p1", 0, 200), ("p1", 0, 201), ("p2", 202, 202), ("p2", 202, 203)]
 
 
-def told(rules: list[Body], times: list[tuple[str, int, int]]) -> tuple[list[tuple[str, str]], list[int], list[int]]:
+def fates(rules: list[Body], times: list[tuple[str, int, int]]) -> tuple[list[tuple[str, str]], list[int], list[int]]:
     """Rules and records of the alerts, and the places of duplicates and late records; the twin says the same."""
     made = came(times)
     for batches in ([(0, len(made))], [(at, at + 1) for at in range(len(made))]):
         path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), 2)
         run(path, Shape(2, batches, [(at, at % 2) for at in range(len(batches))]), made, ["log"] * len(made))
-        alerts, duplicates, late = path.told()
+        alerts, duplicates, late = path.outcome()
         twin = naive_detect(rules, made, lists=LISTS)
         found = sorted((each[0], each[2]) for each in alerts), duplicates, late
         assert found == (sorted((hit.rule_id, hit.record_id) for hit in twin.hits), twin.duplicates, twin.late)
@@ -55,20 +55,20 @@ def told(rules: list[Body], times: list[tuple[str, int, int]]) -> tuple[list[tup
 @pytest.mark.parametrize("body", [_PLAIN, _LISTED, _COUNTED])
 def test_a_copy_of_a_record_that_is_long_past_is_a_duplicate(body: Body) -> None:
     name = body["rule_id"]
-    assert told([on_ingest(body)], OLD) == ([(name, "p1"), (name, "p2")], [1, 3], [])
+    assert fates([on_ingest(body)], OLD) == ([(name, "p1"), (name, "p2")], [1, 3], [])
 
 
 def test_beside_a_rule_on_event_time_the_record_is_late_for_that_one_and_its_copy_a_duplicate() -> None:
     """By hand: p1 is 200 s late, beyond two minutes; the rule on the ingest clock takes it, once."""
     beside = {**_COUNTED, "rule_id": "beside", "version": 1, "source_topic": STREAM, "time_mode": "event_time"}
     alerts = [("beside", "p2"), ("plain", "p1"), ("plain", "p2")]
-    assert told([on_ingest(_PLAIN), beside], OLD) == (alerts, [1, 3], [0])
+    assert fates([on_ingest(_PLAIN), beside], OLD) == (alerts, [1, 3], [0])
 
 
 def test_ids_are_known_for_two_minutes_in_powers_of_two_seconds() -> None:
     """By hand: 2 min make 128 s. p1 comes again after 128 s, which is known, and 129 s after that first time anew."""
     times = [("p1", 0, 0), ("p1", 0, 128), ("p1", 0, 129)]
-    assert told([on_ingest(_PLAIN)], times) == ([("plain", "p1"), ("plain", "p1")], [1], [])
+    assert fates([on_ingest(_PLAIN)], times) == ([("plain", "p1"), ("plain", "p1")], [1], [])
 
 
 def test_a_rule_of_hits_on_the_ingest_clock_meets_each_once() -> None:

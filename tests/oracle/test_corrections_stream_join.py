@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from . import fastpath
 from .composed import _judged as judged_on
 from .corrected import current_states, in_event_order, standing_in_order, step_by_step
-from .fastpath import FastPath, plans_of, stream_spec, told_by_hit
+from .fastpath import FastPath, hit_values, plans_of, stream_spec
 from .naive import Hit, naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record, formula_body, sequence_body
 from .test_contexts import ALLOWED_MS, RULE
 from .test_contexts import naive as in_context
-from .test_corrections import WITHIN, as_told, bounded, corrections, disordered, judging, reevaluated
+from .test_corrections import WITHIN, bounded, corrections, disordered, judging, reevaluated, sorted_alert_values
 from .test_detect_equals_naive import DEEP, Shape, at_instants, many, run, shapes
-from .test_meeting import OTHER, _named_otherwise, _there, other_spec
+from .test_stream_join import OTHER, _named_otherwise, _there, other_spec
 
 few = settings(many, max_examples=600 if DEEP else 8)
 _COUNT: Body = {"count": True, "group_by": "account", "window": "3s"}
@@ -131,7 +131,7 @@ def test_what_stands_is_what_the_logs_in_order_say(
 ) -> None:
     made, logs = given_
     path = judged(rules, made, logs, data.draw(shapes(len(made))))
-    assert as_told(current_states(path.alerts)) == standing_in_order(judging(rules), made)
+    assert sorted_alert_values(current_states(path.alerts)) == standing_in_order(judging(rules), made)
 
 
 @few
@@ -175,8 +175,8 @@ def test_corrections_by_either_stream_travel_to_readers(
     plainly = [{**body, "late_policy": "evaluate"} for body in rules]
     hits = naive_detect(plainly[:1], ordered, lists=LISTS).hits
     hits += read_in_order(plainly[1:], plainly, hits, ordered)
-    wanted = sorted(told_by_hit(hit, ordered[hit.position]) for hit in hits)
-    assert as_told(current_states(path.alerts)) == wanted
+    wanted = sorted(hit_values(hit, ordered[hit.position]) for hit in hits)
+    assert sorted_alert_values(current_states(path.alerts)) == wanted
 
 
 POLICIES = ["evaluate", "reevaluate"]
@@ -191,7 +191,7 @@ def read_in_order(
     return judged_on([*readers], rules, hits, placed, True, None, LISTS, math.inf)
 
 
-def told_of_context(path: FastPath) -> list[tuple[str, str, Any]]:
+def context_values(path: FastPath) -> list[tuple[str, str, Any]]:
     found = [
         (alert["record_id"], alert["evidence"]["context"]["record_ids"][-1], alert["value"])
         for alert in current_states(path.alerts)
@@ -209,7 +209,7 @@ def test_the_last_context_is_that_of_the_logs_in_order(
     made, logs = given_
     path = judged([{**RULE, "late_policy": "reevaluate"}], made, logs, data.draw(shapes(len(made))))
     timely = [record for record in made if record["_ingest_ms"] - record["_event_ms"] <= ALLOWED_MS]
-    assert told_of_context(path) == in_context(in_event_order(timely))
+    assert context_values(path) == in_context(in_event_order(timely))
 
 
 def test_records_that_never_get_context_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,5 +232,5 @@ def test_records_that_never_get_context_are_counted_once(monkeypatch: pytest.Mon
     logs = [record.get("_stream", "log") for record in made]
     shape = Shape(2, [(0, 2), (2, 3), (3, 4), (4, 5)], [(0, 0), (0, 1), (2, 0), (2, 1), (3, 0)])
     path = judged([{**RULE, "late_policy": "reevaluate"}], made, logs, shape)
-    assert [each[:2] for each in told_of_context(path)] == [("t1", "t3"), ("t4", "t3")]
+    assert [each[:2] for each in context_values(path)] == [("t1", "t3"), ("t4", "t3")]
     assert counted == {"off@1": 1}

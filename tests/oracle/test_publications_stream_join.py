@@ -1,6 +1,6 @@
 """Rules of several streams and of several keys that are published while records come begin with their past.
 
-What they tell is what the naive twin finds in the records of all streams by the log of rules.
+Their output is what the naive twin finds in the records of all streams by the log of rules.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from crossline.rules.base import Defaults
 
-from .fastpath import stream_spec, told_by_alert, told_by_twin
+from .fastpath import alert_values, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import naive_detect
 from .strategies import LISTS, START_MS, STREAM, Body, Record
 from .test_detect_equals_naive import DEEP, many
-from .test_meeting import OTHER, join_sets, met, other_spec
 from .test_publications import SPREAD, Op, live
+from .test_stream_join import OTHER, draw_joined, join_sets, other_spec
 
 TIMES = Defaults(watermark_delay_ms=1000, allowed_lateness_ms=2000)
 
 
 @st.composite
-def met_lives(draw: st.DrawFn, rules: list[Body], made: list[Record]) -> list[Op]:
+def join_lives(draw: st.DrawFn, rules: list[Body], made: list[Record]) -> list[Op]:
     """Each rule is published before some batch; batches end where ingest time moves on."""
     ends = [n for n in range(1, len(made)) if made[n]["_ingest_ms"] > made[n - 1]["_ingest_ms"]]
     cuts = sorted(draw(st.sets(st.sampled_from(ends), max_size=6))) if ends else []
@@ -43,16 +43,16 @@ def met_lives(draw: st.DrawFn, rules: list[Body], made: list[Record]) -> list[Op
 @settings(parent=many, max_examples=400 if DEEP else 12)
 @given(st.data(), st.booleans().flatmap(lambda several: join_sets(several=several)), st.booleans(), st.integers(1, 2))
 def test_they_begin_with_their_past(data: st.DataObject, rules: list[Body], ingest_column: bool, shards: int) -> None:
-    made, _ = data.draw(met(ingest_column=ingest_column))
+    made, _ = data.draw(draw_joined(ingest_column=ingest_column))
     if not made:
         return
-    ops = data.draw(met_lives(rules, made))
+    ops = data.draw(join_lives(rules, made))
     spec, others = stream_spec(ingest_column=ingest_column), {OTHER: other_spec(ingest_column=ingest_column)}
     with tempfile.TemporaryDirectory() as folder:
         life = Life(Path(folder), spec, TIMES, shards, data.draw(st.sampled_from([0, 5000])), Feed(), others)
         live(life, ops, made)
     expected = naive_detect(life.feed.logged, made, defaults=SPREAD, lists=LISTS)
-    assert sorted(map(told_by_alert, life.alerts)) == told_by_twin(expected, made)[0]
+    assert sorted(map(alert_values, life.alerts)) == twin_outcome(expected, made)[0]
     assert not life.feed.noted
 
 

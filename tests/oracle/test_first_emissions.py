@@ -1,6 +1,6 @@
-"""Rules that judge nothing again, over hits that others take back: each hit counts from when it was first told.
+"""Rules without retraction that read hits which other rules retract: a hit counts from its first emission.
 
-What they say must then not depend on where batches are cut, though a hit of an old record may be told by a late one.
+Their alerts must not depend on batch boundaries, though a late record may cause a hit of an earlier record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec
 from .strategies import LISTS, START_MS, STREAM, Body, Record
-from .test_corrections import BUSY, WITHIN, as_told, disordered, reevaluated
+from .test_corrections import BUSY, WITHIN, disordered, reevaluated, sorted_alert_values
 from .test_corrections_keys import BUSY as OF_KEYS
 from .test_detect_equals_naive import DEEP, Shape, at_instants, check, many, run, shapes
 
@@ -86,14 +86,14 @@ ABOVE: Body = {
 ABOVE |= {"figures": {"a": _BY_DEVICE, "b": _BY_ACCOUNT}, "when": "a >= 1", "value": "a + 10 * b", "emit": "every"}
 
 
-def first_told(below: Body, reader: Body, made: list[Record], shape: Shape) -> list[Any]:
+def first_emissions(below: Body, reader: Body, made: list[Record], shape: Shape) -> list[Any]:
     """What the reader says of the hits of a rule that judges again, and one that reads its hits; none is corrected."""
     rules = [{**reevaluated(below, 0), "score": 20}, {**reader, **WITHIN, "late_policy": "evaluate"}, ABOVE]
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards)
     run(path, shape, made, ["log"] * len(made))
     mine = [alert for alert in path.alerts if alert["rule_id"] != "r0"]
     assert not [alert for alert in mine if alert["corrects"]]
-    return as_told(mine)
+    return sorted_alert_values(mine)
 
 
 @few
@@ -101,7 +101,7 @@ def first_told(below: Body, reader: Body, made: list[Record], shape: Shape) -> l
 def test_figures_of_several_keys_over_hits_that_are_never_taken_back(
     data: st.DataObject, below: Body, reader: Body, made: list[Record]
 ) -> None:
-    """The hits of one chunk come from all shards that judged them, and each finds what is brought to it."""
+    """The hits of one chunk come from all shards that judged them, and each gets its cross-key figures."""
     rules = [{**reevaluated(below, 0)}, {**reader, **WITHIN, "rule_id": "q0", "version": 1, "source_topic": HITS}]
     rules = [{**body, "late_policy": "evaluate"} for body in rules]
     shape = data.draw(shapes(len(made)))
@@ -120,7 +120,9 @@ def test_hits_alone_count_from_when_they_were_reported_wherever_batches_are_cut(
 ) -> None:
     reader = {**reader, **emission, "rule_id": "q0", "version": 1}
     alone = Shape(1, [(place, place + 1) for place in range(len(made))], [])
-    assert first_told(below, reader, made, data.draw(shapes(len(made)))) == first_told(below, reader, made, alone)
+    assert first_emissions(below, reader, made, data.draw(shapes(len(made)))) == first_emissions(
+        below, reader, made, alone
+    )
 
 
 @few
@@ -132,7 +134,7 @@ def test_hits_beside_records_count_from_when_they_were_reported_wherever_batches
     reader = {**reader, "rule_id": "q0", "version": 1, **({} if reader["rule_type"] == "absence" else emission)}
     alone = at_instants(Shape(1, [(place, place + 1) for place in range(len(made))], []), made)
     shape = at_instants(data.draw(shapes(len(made))), made)
-    assert first_told(below, reader, made, shape) == first_told(below, reader, made, alone)
+    assert first_emissions(below, reader, made, shape) == first_emissions(below, reader, made, alone)
 
 
 def test_what_comes_of_a_hit_that_is_reported_late_is_reported_late_too() -> None:
@@ -153,7 +155,7 @@ def test_what_comes_of_a_hit_that_is_reported_late_is_reported_late_too() -> Non
     ]
     reader = {**ALONE[0], "aggregation_threshold": 1, "emit": "every", "rule_id": "q0", "version": 1}
     for batches in ([(0, 5)], [(place, place + 1) for place in range(5)], [(0, 3), (3, 5)]):
-        reported = first_told({**BUSY[0], "emit": "every"}, reader, made, Shape(2, batches, []))
+        reported = first_emissions({**BUSY[0], "emit": "every"}, reader, made, Shape(2, batches, []))
         assert [(rule, record, value) for rule, _, record, _, _, _, value, *_ in reported] == [
             ("q0", "t0", "1"),
             ("q0", "t2", "1"),

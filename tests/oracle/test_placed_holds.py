@@ -21,12 +21,12 @@ from crossline.runtime.state_log.followed_state import FollowedState
 from .decisions import Placed, naive_decisions
 from .naive import naive_detect, running_max_ingest
 from .replicated import Pipeline
-from .replicated import told as told_there
+from .replicated import comparable as comparable_in_replica
 from .strategies import FIELDS, LISTS, START_MS, STREAM, Body, Record, records, rule_sets, wire_record
-from .test_decisions import POLICIES, WATERMARK, WEIGHTS, deciding, told, weighted
+from .test_decisions import POLICIES, WATERMARK, WEIGHTS, comparable, deciding, weighted
 from .test_detect_equals_naive import DEEP, with_ingest
 from .test_holds import BURST, PLAIN, at, decisions_of, judged_by
-from .test_replica import line, said_of, snapshot_of
+from .test_replica import line, replica_answers, snapshot_of
 from .test_runners import judged_of, outcomes, split
 
 KEYS: list[str] = ["account", "device", "flag"]
@@ -95,7 +95,7 @@ def test_what_people_hold_is_what_the_twin_says_and_cuts_do_not_matter(
         declared_figures = outcomes(judged, folder, 1, 1_000_000)
         whole = [each for outcome in declared_figures for each in outcome.decisions]
         cut = decisions_of(judged, folder, *spread, kept=True)
-    assert [told(each) for each in whole] == wanted
+    assert [comparable(each) for each in whole] == wanted
     alerted = sorted(each["rule_id"] for outcome in declared_figures for each in outcome.alerts)
     assert alerted == sorted(hit.rule_id for hit in result.hits), "a hold is no alert, and changes none"
     for each in whole:
@@ -118,9 +118,9 @@ def test_a_replica_knows_what_people_hold(
         pipeline = Pipeline(Path(name), replace(snapshot, rules=with_placed(snapshot.rules, placed)))
         following = FollowedState(f"{name}/state")
         for batch in (made[: len(made) // 2], made[len(made) // 2 :]):
-            found = said_of(pipeline.file.current(), following, pipeline.batches - 1, [batch])
+            found = replica_answers(pipeline.file.current(), following, pipeline.batches - 1, [batch])
             decided = pipeline.batch([(STREAM, [line(record) for record in batch])])
-            assert found == [told_there(each) for each in decided if each["kind"] == "decision"]
+            assert found == [comparable_in_replica(each) for each in decided if each["kind"] == "decision"]
 
 
 def held_by_mary(digit: str, action: str, from_ms: int, until_ms: int) -> PlacedHold:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from .rulebook import Rule
-from .spaces import in_powers
+from .key_spaces import in_powers
+from .rule_versions import Rule
 
 Fate = Literal["duplicate", "late", ""]
 

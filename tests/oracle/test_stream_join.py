@@ -67,7 +67,7 @@ def _named_otherwise(body: Body) -> bool:
 
 
 @st.composite
-def met(draw: st.DrawFn, *, ingest_column: bool) -> tuple[list[Record], list[str]]:
+def draw_joined(draw: st.DrawFn, *, ingest_column: bool) -> tuple[list[Record], list[str]]:
     """Records of both in the order of ingest time, of equal times those of the other first; the log of each."""
     own, other = draw(records(20)), draw(records(20, repeats="none"))
     if not ingest_column:
@@ -80,7 +80,7 @@ def met(draw: st.DrawFn, *, ingest_column: bool) -> tuple[list[Record], list[str
 @many
 @given(st.data(), st.booleans().flatmap(lambda several: join_sets(several=several)), st.booleans(), st.integers(1, 2))
 def test_figures_of_another_stream(data: st.DataObject, rules: list[Body], ingest_column: bool, pieces: int) -> None:
-    made, logs = data.draw(met(ingest_column=ingest_column))
+    made, logs = data.draw(draw_joined(ingest_column=ingest_column))
     shape = at_instants(data.draw(shapes(len(made))), made)
     others = {OTHER: other_spec(ingest_column=ingest_column)}
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=ingest_column), {}, others=others), shape.shards)
@@ -97,7 +97,7 @@ def test_streams_that_are_read_unevenly(
     data: st.DataObject, rules: list[Body], ingest_column: bool, shards: int
 ) -> None:
     """As files of the past are: what was read ahead waits, and the answer is that of a stream that keeps up."""
-    made, logs = data.draw(met(ingest_column=ingest_column))
+    made, logs = data.draw(draw_joined(ingest_column=ingest_column))
     others = {OTHER: other_spec(ingest_column=ingest_column)}
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=ingest_column), {}, others=others), shards)
     path.streams[OTHER] = OTHER
@@ -116,8 +116,8 @@ def test_streams_that_are_read_unevenly(
         for number, each in enumerate(waiting):
             given = [(part.meta, part.arrays) for _, part in parts if part.shard == number]
             released = each.release(path.plans, given)
-            levels = {plan.stream: plan.level for plan in path.plans}
-            ready += [(levels[meta["stream"]], Part(number, dict(meta), arrays)) for meta, arrays in released]
+            depths = {plan.stream: plan.depth for plan in path.plans}
+            ready += [(depths[meta["stream"]], Part(number, dict(meta), arrays)) for meta, arrays in released]
         path.judge(ready)
     assert not any(each.parts for each in waiting)
     path.duplicates, path.late = ([p for p in each if p.stream == STREAM] for each in (path.duplicates, path.late))
@@ -156,7 +156,7 @@ def test_what_another_stream_should_have_answered(
     data: st.DataObject, rule: Body, ingest_column: bool, pieces: int, alone: bool
 ) -> None:
     """Also where a rule reads its hits; the clock is that of both streams."""
-    made, logs = data.draw(met(ingest_column=ingest_column))
+    made, logs = data.draw(draw_joined(ingest_column=ingest_column))
     shape = at_instants(data.draw(shapes(len(made))), made)
     reader: Body = {"rule_id": "often", "version": 1, "rule_type": "velocity", "source_topic": "rule:waits"}
     reader |= {"window": "5s", "aggregation_type": "count", "aggregation_threshold": 1, "emit": "every"}

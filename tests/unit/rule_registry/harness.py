@@ -30,7 +30,7 @@ def rule(rule_id: str = "large", version: int = 1, **more: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Desk:
+class Harness:
     """A folder of rule files and a running log over it; time and ingest time stand where the test puts them."""
 
     def __init__(self, folder: Path, streams: dict[str, StreamSpec], figures: Path | None = None) -> None:

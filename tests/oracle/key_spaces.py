@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .rulebook import Rule
+from .rule_versions import Rule
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Integer sums that are brought from another key are exact at any size, however the log is cut and sharded."""
+"""Integer sums of another key are exact at any size, for any batches and shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a screen reader is told of a page: the tree that the browser makes for it, with names, roles and levels."""
+"""The accessibility tree of a page, as the browser gives it to a screen reader: names, roles and levels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIVE = frozenset({"status", "alert", "log"})
 
 
 @dataclass(frozen=True)
-class Heard:
+class AccessibleNode:
     """A node: what it is, what it is called, of what it is a part."""
 
     role: str
@@ -29,8 +29,8 @@ class Heard:
     within: tuple[str, ...]
 
 
-def heard(page: Page) -> list[Heard]:
-    """All nodes of a page that are told, in their order."""
+def accessible_nodes(page: Page) -> list[AccessibleNode]:
+    """All nodes of a page in the accessibility tree, in order."""
     session = page.context.new_cdp_session(page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
     session.detach()
@@ -38,20 +38,20 @@ def heard(page: Page) -> list[Heard]:
     return list(_below(by_id, nodes[0], ()))
 
 
-def _below(by_id: dict[str, Any], node: dict[str, Any], within: tuple[str, ...]) -> Iterator[Heard]:
+def _below(by_id: dict[str, Any], node: dict[str, Any], within: tuple[str, ...]) -> Iterator[AccessibleNode]:
     role = "" if node["ignored"] else str(node["role"]["value"])
     if role:
         name = " ".join(str(node.get("name", {}).get("value", "")).split())
         level = next((each["value"]["value"] for each in node.get("properties", ()) if each["name"] == "level"), None)
-        yield Heard(role, name, level, within)
+        yield AccessibleNode(role, name, level, within)
     for child in node.get("childIds", ()):
         if child in by_id:
             yield from _below(by_id, by_id[child], (*within, role) if role else within)
 
 
-def faults_heard(page: Page) -> list[str]:
-    """What somebody who only hears the page would miss."""
-    reported = heard(page)
+def accessibility_faults(page: Page) -> list[str]:
+    """The faults of a page for users of a screen reader."""
+    reported = accessible_nodes(page)
     assert any(each.role in CONTROLS for each in reported), "the tree came"
     named = CONTROLS | PICTURES | REGIONS | {"columnheader", "heading"}
     found = [
@@ -64,10 +64,10 @@ def faults_heard(page: Page) -> list[str]:
     return found + _tables(reported)
 
 
-def _tables(reported: list[Heard]) -> list[str]:
+def _tables(reported: list[AccessibleNode]) -> list[str]:
     """Tables without a header of their columns. Each node comes before what is in it."""
     found, headers = [], None
-    for each in [*reported, Heard("table", "", None, ())]:
+    for each in [*reported, AccessibleNode("table", "", None, ())]:
         if each.role == "table":
             if headers == 0:
                 found.append("a table has no headers")

@@ -1,4 +1,4 @@
-"""What a decoder answered, as plain values that can be compared with what was expected."""
+"""The output of a decoder as plain values, for comparison with expected ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def bits(value: Any) -> Any:
     return ("float", struct.pack("<d", value)) if isinstance(value, float) else (type(value).__name__, value)
 
 
-def told(decoded: Decoded) -> dict[int, Any]:
-    """Offset -> what became of the record there."""
+def by_offset(decoded: Decoded) -> dict[int, Any]:
+    """Offset -> the values of the record there, or the reason of its dead letter."""
     records = decoded.records
     for column in records.fields.values():
         column.validate(full=True)
