@@ -18,7 +18,20 @@ PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
 PURE = ("basics", "programs", "aggregates", "rules", "settings", "plan", "state", "ingest", "evaluate", "analysis")
 HOUSE = (
     *PURE,
-    *("logs", "io", "generate", "rule_registry", "runtime", "backtest", "observe", "serve", "api", "testing", "client"),
+    *(
+        "logs",
+        "io",
+        "generate",
+        "rule_registry",
+        "runtime",
+        "backtest",
+        "lake",
+        "observe",
+        "serve",
+        "api",
+        "testing",
+        "client",
+    ),
     *("cli", "__main__"),
 )
 OUTER = ("api", "cli", "serve", "testing")

@@ -45,7 +45,7 @@ def test_what_is_kept_and_shared() -> None:
     assert retained_by(plan, "large") == []
 
 
-TWO_STREAMS = """
+JOINING_RULES = """
 - rule_id: a.1
   version: 1
   rule_type: threshold
@@ -83,7 +83,7 @@ streams:
 
 def test_streams_that_meet_are_reported_in_words() -> None:
     streams = load_streams(TWO_STREAMS, "stream.yaml")
-    rules = [each.rule for each in load_rules_text(TWO_STREAMS, "rules.yaml", streams)]
+    rules = [each.rule for each in load_rules_text(JOINING_RULES, "rules.yaml", streams)]
     plans = compile_all(RuleSet.from_rules(rules), streams, Defaults())
     sources = sources_of(RuleSet.from_rules(rules), streams)
     body = {
