@@ -27,6 +27,12 @@ from crossline.settings.kafka import KafkaSecurity
 from crossline.settings.postgres import LedgerSettings
 from crossline.settings.process.casework import CasesSettings, MoneySettings
 from crossline.settings.process.engine import EngineSettings
+from crossline.settings.process.lake import (
+    LakeSettings,
+    PostgresCatalogSettings,
+    RestCatalogSettings,
+    SqliteCatalogSettings,
+)
 from crossline.settings.process.serve import LimitSettings, OidcSettings, RevisionSettings, ServeSettings, TlsSettings
 from crossline.settings.process.slo import (
     AvailabilityObjective,
@@ -132,6 +138,10 @@ def reference() -> str:
     parts += _section("`lag`, in `slo`", LagObjective)
     parts += _section("`checkpoint`, in `slo`", CheckpointObjective)
     parts += _section("`availability`, in `slo`", AvailabilityObjective)
+    parts += _section("`lake`", LakeSettings)
+    parts += _section("`catalog` of kind `sqlite`, in `lake`", SqliteCatalogSettings)
+    parts += _section("`catalog` of kind `postgres`, in `lake`", PostgresCatalogSettings)
+    parts += _section("`catalog` of kind `rest`, in `lake`", RestCatalogSettings)
     parts += [*_section("A policy file", Policy), *_section("`decide`, in a policy file", Branch), _WHEN]
     parts += _section("`bands`, in a policy file", Band)
     parts += _section("`fallback`, in a policy file", FallbackBranch)
