@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,10 +42,14 @@ def write(
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
     from crossline.lake.follow import Follower
+    from crossline.lake.maintenance.schedule import maintain_all
+    from crossline.lake.reading import LakeReader
     from crossline.lake.writer_setup import writer_of
 
     with writer_of(config, checkpoint) as writer:
-        follower = Follower(writer, config.lake.commit_every / 1_000, _report)
+        reader = LakeReader(writer.lake, config)
+        maintenance = partial(maintain_all, reader, config.lake)
+        follower = Follower(writer, config.lake.commit_every / 1_000, _report, maintenance)
         stop = threading.Event()
 
         def on_signal(_: int, __: Any) -> None:

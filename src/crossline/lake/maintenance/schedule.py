@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crossline.lake.lake_table import LakeTable
 from crossline.lake.maintenance.compaction import DAY_MS, Compacted, compact
 from crossline.lake.maintenance.expiry import Expired, delete_orphans, drop_before, expire
 from crossline.lake.reading import LakeReader, is_records
+from crossline.logs import get_logger
 from crossline.settings.process.lake import LakeSettings
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,14 @@ def maintain(reader: LakeReader, settings: LakeSettings, now_ms: int, *, orphans
         yield Maintained(table.layout.name, merged, expired, removed)
 
 
-def light(table: LakeTable, settings: LakeSettings, now_ms: int) -> None:
-    """What the writer does between commits: merge small files, expire snapshots."""
-    compact(table, now_ms)
-    expire(table, now_ms, settings.snapshots_max)
+def maintain_all(reader: LakeReader, settings: LakeSettings) -> None:
+    """Maintain all tables as of now, without a look for orphaned files: what the writer does once an hour."""
+    for done in maintain(reader, settings, time.time_ns() // 1_000_000, orphans=False):
+        if done.compacted.before or done.expired.snapshots:
+            log.info(
+                "a table of the lake was maintained",
+                table=done.table,
+                files=done.compacted.before,
+                merged=done.compacted.after,
+                snapshots=done.expired.snapshots,
+            )
