@@ -49,10 +49,8 @@ def event(kind: str, version: int, status: str) -> dict[str, Any]:
 @pytest.fixture
 def pipeline(tmp_path: Path) -> SpooledPipeline:
     made = SpooledPipeline(tmp_path)
-    amended = alert(
-        1, corrects="alert-1", alert_id="c1", kind="correction", outcome="amended", value_before=10, value=11
-    )
-    amended["caused_by"] = "p00002"
+    corrects = {"kind": "correction", "corrects": "alert-1"}
+    amended = alert(1, **corrects, alert_id="c1", outcome="amended", value_before=10, value=11, caused_by="p00002")
     retracted = alert(1, **corrects, alert_id="c2", outcome="retracted", value=None)
     first = decision("d1", "block")
     revision = decision("d2", "allow", kind="revision", revises="d1", because="c2")
