@@ -15,8 +15,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crossline.backtest.backtest import BacktestSpec, OnBatch
-from crossline.backtest.in_process import Inputs, LocalRun
+from crossline.backtest.backtest import BATCH_BYTES, BacktestSpec, OnBatch
+from crossline.backtest.in_process import BacktestInputs, LocalRun, inputs_of
 from crossline.basics.errors import UsageError
 from crossline.basics.fields import FieldKind
 from crossline.basics.streams.schema import StreamSpec
@@ -191,7 +191,7 @@ def write_figures(
     totals = writer.counts.totals
     with ExitStack() as made:
         folder = made.enter_context(own_folder_for("figures"))
-        inputs = Inputs.of(judged.history.files(), folder, count, batch_bytes)
+        inputs = inputs_of(judged, folder, count, batch_bytes or BATCH_BYTES)
         snapshot = judged.snapshot(judged.rules, count)
         warm_for(snapshot.plans())
         if on_start is not None:
@@ -211,6 +211,6 @@ def write_figures(
     return writer.counts
 
 
-def _pool(snapshot: PlanSnapshot, inputs: Inputs, count: int, folder: Path, run: LocalRun) -> Pool:
+def _pool(snapshot: PlanSnapshot, inputs: BacktestInputs, count: int, folder: Path, run: LocalRun) -> Pool:
     source = HeldSnapshot(snapshot)  # processes are forked from this one, which has compiled it
     return Pool(stages_of(source, inputs.intake, MemoryJudge(source)), count, folder, run.stopping)

@@ -80,6 +80,9 @@ Follow = Annotated[
         "files then, and the next run goes on where this one ended.",
     ),
 ]
+FromLake = Annotated[
+    bool, typer.Option("--from-lake", help="Of the records of the pipeline's lake, in place of --input.")
+]
 Drain = Annotated[bool, typer.Option("--drain", help="With --follow: process the available records and exit.")]
 
 
@@ -94,6 +97,7 @@ def figures(
     pipeline: PipelinePath = None,
     lists: ListsPath = None,
     on: On = Runner.AUTO,
+    from_lake: FromLake = False,
     follow: Follow = False,
     drain: Drain = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
@@ -102,7 +106,7 @@ def figures(
     from crossline.rule_registry.rule_files import declared_figures, read_figures
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
-    _check_options(input_, pipeline, follow=follow, drain=drain)
+    _check_options(input_, pipeline, follow=follow, drain=drain, from_lake=from_lake)
     given = rules or (None if pipeline else Path())  # asked for where there are risk scores
     setting = setting_of(given, stream, lists, pipeline, as_of_log=False)
     path = figures_ or setting.figures
@@ -113,6 +117,10 @@ def figures(
     declared = declared_figures(read_figures(path, setting.streams, None))
     hitting = _hitting(declared, None if given == Path() else setting.rules, setting)
     judged = _judged(_stream_of(path, declared), declared, hitting, input_, setting)
+    if from_lake:
+        if on is Runner.SPARK:
+            raise UsageError("--on spark: the lake is read by processes of this machine; leave the option out")
+        judged = _stored(judged, Path(str(pipeline)))
     records = (Path(each) for inputs in judged.history.inputs.values() for each in matching_files(inputs))
     read = [*setting.files, *files_of(path), *records]
     found = None
@@ -130,8 +138,15 @@ def figures(
         check_some_judged(found["records"], found["dead_letters"])
 
 
-def _check_options(inputs: list[str] | None, pipeline: str | None, *, follow: bool, drain: bool) -> None:
+def _check_options(
+    inputs: list[str] | None, pipeline: str | None, *, follow: bool, drain: bool, from_lake: bool
+) -> None:
     """Which go together. Raises UsageError."""
+    if from_lake:
+        if pipeline is None or inputs or follow:
+            expected = "--pipeline with a pipeline file that has a lake, and neither --input nor --follow"
+            raise UsageError(f"--from-lake: expected {expected}")
+        return
     if follow and pipeline is None:
         raise UsageError("--follow: found no --pipeline; expected one, whose sources are followed")
     if follow and inputs:
@@ -156,6 +171,17 @@ def _judged(
     wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
     history, named = RecordedInput(setting.streams, wanted), lists_for([both], setting.lists, None)
     return BacktestSpec(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), feature_query=True)
+
+
+def _stored(judged: BacktestSpec, pipeline: Path) -> BacktestSpec:
+    """The same over the records of the pipeline's lake."""
+    from crossline.backtest.backtest import RecordedInput
+    from crossline.cli.lake.lake_options import open_reader
+    from crossline.lake.replay_input import LakeInput
+
+    streams, inputs = judged.history.streams, dict.fromkeys(judged.history.inputs, ())
+    history = RecordedInput(streams, inputs)
+    return replace(judged, history=history, stored=LakeInput(open_reader(pipeline), streams, inputs))
 
 
 def _inputs_of(rules: RuleSet, stream: str, inputs: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
