@@ -28,10 +28,11 @@ Row = dict[str, Any]
 _US = 1_000
 
 
-def delivery_rows(batches: Sequence[SpooledBatch]) -> dict[TableLayout, pa.Table]:
+def delivery_rows(batches: Sequence[SpooledBatch], *, decisions: bool = True) -> dict[TableLayout, pa.Table]:
     """The rows of each table for ``batches``, in their order; tables without rows are left out.
 
-    Every alert is kept: shadow alerts (by their ``kind``) and those of rules that only feed other rules too.
+    ``decisions``: whether those of batches are wanted. Every alert is kept: shadow alerts (by their ``kind``) and those
+    of rules that only feed other rules too.
     """
     rows: dict[TableLayout, list[Row]] = {}
     for batch in batches:
@@ -40,7 +41,7 @@ def delivery_rows(batches: Sequence[SpooledBatch]) -> dict[TableLayout, pa.Table
             CHECKPOINT: batch.delivery.checkpoint,
             DELIVERED: batch.delivered_ms * _US,
         }
-        for layout, found in _rows_of(batch):
+        for layout, found in _rows_of(batch, decisions=decisions):
             rows.setdefault(layout, []).append({**found, **common})
     return {layout: rows_table(layout, found) for layout, found in rows.items()}
 
@@ -50,13 +51,13 @@ def rows_table(layout: TableLayout, rows: Iterable[Row]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=layout.schema)
 
 
-def _rows_of(batch: SpooledBatch) -> Iterator[tuple[TableLayout, Row]]:
+def _rows_of(batch: SpooledBatch, *, decisions: bool) -> Iterator[tuple[TableLayout, Row]]:
     delivery, delivered = batch.delivery, format_instant(batch.delivered_ms)
     places: Sequence[tuple[str | None, int | None]] = delivery.positions or [(None, None)] * len(delivery.alerts)
     for alert, (log, position) in zip(delivery.alerts, places, strict=True):
         row = _alert({**alert, "delivered_at": delivered}, log, position)
         yield (CORRECTIONS if alert["corrects"] is not None else ALERTS), row
-    for decision in delivery.decisions:
+    for decision in delivery.decisions if decisions else ():
         yield DECISIONS, decision_row(dict(decision))
     for event in delivery.rule_events:
         yield RULE_EVENTS, _rule_event(event)

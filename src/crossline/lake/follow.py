@@ -66,6 +66,8 @@ class Follower:
         while not stop.is_set():
             try:
                 written = self.writer.write_next()
+                if written is None:
+                    self.writer.write_side_logs()
             except Exception as error:
                 if isinstance(error, CrosslineError) and not isinstance(error, RetryableError):
                     raise

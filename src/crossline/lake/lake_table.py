@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 LAST_BATCHES = "crossline.last-batches"  # a property: by checkpoint, the last batch that the table has
+POSITIONS = "crossline.positions"  # a property: by append-only log, the last position that the table has
 TRIES_MAX, PAUSE_S = 30, 0.05
 _PROPERTIES = {
     "format-version": "2",
@@ -130,6 +131,36 @@ class LakeTable:
             else:
                 return len(fresh)
         raise LakeUnavailableError(f"table {self.layout.name} of the lake: {TRIES_MAX} commits met those of others")
+
+    def position(self, log_name: str) -> int:
+        """The last position of an append-only log that the table has; -1: none."""
+        self.table.refresh()
+        return self._positions().get(log_name, -1)
+
+    def append_log(self, rows: pa.Table, log_name: str, after: int, last: int) -> bool:
+        """Append the rows of a log from behind position ``after`` up to ``last``.
+
+        Returns:
+            False: another writer has appended some of them; read the position again.
+        """
+        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+
+        if self.position(log_name) != after:
+            return False
+        files = write_files(self.layout, rows, self.table.location(), self.table.io)
+        positions = {**self._positions(), log_name: last}
+        try:
+            with self.table.transaction() as transaction:
+                transaction.add_files(files, check_duplicate_files=False)
+                transaction.set_properties({POSITIONS: orjson.dumps(positions).decode()})
+        except CommitFailedException:  # nothing was committed
+            delete_files(files, self.table.io)
+            return False
+        return True
+
+    def _positions(self) -> dict[str, int]:
+        found: dict[str, int] = orjson.loads(self.table.properties.get(POSITIONS, "{}"))
+        return found
 
     @staticmethod
     def new_file_name() -> str:

@@ -15,6 +15,7 @@ from crossline.lake.row_filters import all_of
 from crossline.lake.table_layouts import (
     OUTPUTS,
     RECORDS,
+    SIDE,
     WATERMARKS,
     TableLayout,
     records_layout,
@@ -50,7 +51,7 @@ class LakeReader:
     def layouts(self) -> list[TableLayout]:
         """The tables of the pipeline, those of its streams first."""
         mine = [records_layout(stream, spec) for stream, spec in self.config.streams.items()]
-        return [*mine, *OUTPUTS, WATERMARKS]
+        return [*mine, *OUTPUTS, *SIDE, WATERMARKS]
 
     def tables(self) -> Iterator[LakeTable]:
         """The tables that are there."""

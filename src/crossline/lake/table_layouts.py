@@ -125,12 +125,44 @@ LATE_RECORDS = _layout(
     ("stream", "log", "position", "record_id"),
     ("record_id",),
 )
+LABELS = _layout(
+    "labels",
+    (
+        *(("stream", STRING), ("record_id", STRING), ("version", pa.int64()), ("is_fraud", pa.bool_())),
+        *(("known_at", INSTANT), ("reason", STRING), ("who", STRING), ("at", INSTANT), ("case_id", STRING)),
+    ),
+    "at",
+    ("stream", "record_id", "version"),
+    ("record_id",),
+)
+CASES = _layout(
+    "cases",
+    (
+        *(("case_id", STRING), ("event", STRING), ("at", INSTANT), ("who", STRING), ("text", STRING)),
+        *(("version", pa.int64()), ("before", STRING), ("after", STRING)),
+    ),
+    "at",
+    ("case_id", "version", "event", "at"),
+    ("case_id",),
+)
+RECEIPTS = _layout(
+    "receipts",
+    (
+        *(("decision_id", STRING), ("stream", STRING), ("record_id", STRING), ("replica", STRING)),
+        *(("sequence", pa.int64()), ("digest", STRING), ("at", INSTANT), ("answer", STRING)),
+        *(("basis_digest", STRING), ("basis", STRING), ("body", STRING)),
+    ),
+    "at",
+    ("replica", "sequence"),
+    ("decision_id", "record_id"),
+)
 WATERMARKS = _layout(
     "watermarks",
     (("committed_at", INSTANT), ("snapshots", STRING), ("clocks", STRING)),
     "committed_at",
     (CHECKPOINT, BATCH),
 )
+SIDE = (RECEIPTS, LABELS, CASES)
 OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECORDS)
 
 

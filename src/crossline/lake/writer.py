@@ -20,8 +20,9 @@ from crossline.lake.delivery_rows import delivery_rows
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.log_clocks import LogClocks
 from crossline.lake.record_rows import RecordOrigin, record_rows
+from crossline.lake.side_logs import decision_folder, side_logs, write_log
 from crossline.lake.source_reader import SourceReader
-from crossline.lake.table_layouts import OUTPUTS, TableLayout, records_layout
+from crossline.lake.table_layouts import OUTPUTS, SIDE, TableLayout, records_layout
 from crossline.lake.watermark import Watermark, Watermarks
 from crossline.logs import get_logger
 from crossline.runtime.snapshot.spark_log import committed
@@ -95,10 +96,15 @@ class LakeWriter:
             self.spool.delete(batch.number)
         return Written(batches[0].number, batches[-1].number, rows)
 
+    def write_side_logs(self) -> dict[str, int]:
+        """Append what logs beside the batches have that the tables have not: rows by log. Raises as ``write_next``."""
+        return {log.name: count for log in side_logs(self.reader.config) if (count := write_log(self.lake, log))}
+
     def _append(self, batches: Sequence[SpooledBatch], mark: Watermark) -> dict[str, int]:
         checkpoint, last = batches[0].delivery.checkpoint, batches[-1].number
         clocks = LogClocks(dict(mark.clocks))
-        rows = {**self._records(batches, clocks), **delivery_rows(batches)}
+        in_batches = decision_folder(self.reader.config) is None  # else files have them, on all records
+        rows = {**self._records(batches, clocks), **delivery_rows(batches, decisions=in_batches)}
         added: dict[str, int] = {}
         for layout, table in rows.items():
             self.before_step(layout.name)
@@ -179,7 +185,7 @@ class LakeWriter:
         """Make all tables, so that readers find them before the first commit."""
         for stream, spec in self.reader.config.streams.items():
             self._table(records_layout(stream, spec, self.keys.get(stream, ())))
-        for layout in OUTPUTS:
+        for layout in (*OUTPUTS, *SIDE):
             self._table(layout)
         self._marks()
 

@@ -1,0 +1,130 @@
+"""Labels, cases, receipts and decisions on all records come to the lake once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crossline.lake.side_logs import DecisionFile, write_log
+from crossline.serve.cases.cases import FILE, Cases
+from crossline.serve.ledger.schema import LEDGER_FILE, ensure_schema
+from unit.lake.lake_kit import START_MS, SpooledPipeline, payment
+from unit.lake.test_time_travel import decision
+
+SERVED = """\
+policy: policy.yaml
+decisions: {emit: all, path: out/decisions}
+serve: {path: out/serve, open: true}
+"""
+POLICY = """\
+schema_version: 1
+version: 1
+decide:
+  - {when: "score >= 80", decision: block}
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> SpooledPipeline:
+    made = SpooledPipeline(tmp_path)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    made.text += SERVED
+    return made
+
+
+def write(pipeline: SpooledPipeline) -> dict[str, int]:
+    with pipeline.writer() as writer:
+        while writer.write_next() is not None:
+            pass
+        return writer.write_side_logs()
+
+
+def test_decisions_on_all_records_come_from_their_files(pipeline: SpooledPipeline) -> None:
+    folder = pipeline.root / "out" / "decisions"
+    folder.mkdir(parents=True)
+    lines = [json.dumps(decision(f"d{number}", "allow")) + "\n" for number in range(5)]
+    (folder / "decisions-0000.jsonl").write_text("".join(lines[:2]) + lines[2][:20])
+    (folder / "decisions-0001.jsonl").write_text(lines[4])
+    pipeline.batch([payment(1)], decisions=[decision("d0", "allow")])  # the batch has it too
+    assert write(pipeline) == {"decisions-0000.jsonl": 2, "decisions-0001.jsonl": 1}
+    with (folder / "decisions-0000.jsonl").open("a") as file:
+        file.write(lines[2][20:] + lines[3])
+    assert write(pipeline) == {"decisions-0000.jsonl": 2}
+    assert write(pipeline) == {}
+    found = pipeline.reader().rows("decisions")
+    assert sorted(found.column("decision_id").to_pylist()) == ["d0", "d1", "d2", "d3", "d4"]
+    assert json.loads(found.column("body")[0].as_py())["decision"] == "allow"
+
+
+def test_two_writers_append_a_log_once(pipeline: SpooledPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one appends between the position and the commit of this one."""
+    folder = pipeline.root / "out" / "decisions"
+    folder.mkdir(parents=True)
+    path = folder / "decisions-0000.jsonl"
+    path.write_text(json.dumps(decision("d0", "allow")) + "\n")
+    lake = pipeline.reader().lake
+    original, calls = DecisionFile.read, []
+
+    def read(log: DecisionFile, after: int) -> object:
+        calls.append(after)
+        found = original(log, after)
+        if len(calls) == 1:
+            assert write_log(pipeline.reader().lake, log) == 1
+        return found
+
+    monkeypatch.setattr(DecisionFile, "read", read)
+    assert write_log(lake, DecisionFile(path)) == 0
+    assert pipeline.reader().rows("decisions").column("decision_id").to_pylist() == ["d0"]
+
+
+def test_labels_and_cases_come_with_each_change(pipeline: SpooledPipeline) -> None:
+    with closing(Cases(pipeline.root / "out" / "serve" / FILE)) as cases:
+        cases.put_label("payments", "p00001", True, who="ada", reason="chargeback", known_ms=START_MS)
+        cases.put_label("payments", "p00001", False, who="bob", reason="a mistake", known_ms=START_MS + 5)
+        assert write(pipeline) == {"labels": 2}
+        cases.put_label("payments", "p00002", True, who="ada", known_ms=START_MS)
+        made = cases.create_case("cards", who="ada", about={"account_id": "a1"})
+        assert set(write(pipeline)) == {"labels", "cases"}
+        cases.note(made.case_id, "looked at", "bob")
+        assert write(pipeline) == {"cases": 1}
+        assert write(pipeline) == {}
+    reader = pipeline.reader()
+    rows = reader.rows("labels").sort_by([("record_id", "ascending"), ("version", "ascending")]).to_pylist()
+    assert [(row["record_id"], row["version"], row["is_fraud"], row["who"]) for row in rows] == [
+        ("p00001", 1, True, "ada"),
+        ("p00001", 2, False, "bob"),
+        ("p00002", 1, True, "ada"),
+    ]
+    assert rows[0]["known_at"] == datetime.fromtimestamp(START_MS / 1_000, UTC)
+    events = reader.rows("cases").to_pylist()
+    assert {each["case_id"] for each in events} == {made.case_id}
+    assert "looked at" in {each["text"] for each in events}
+
+
+def test_receipts_of_each_chain_come_with_their_answer_and_basis(pipeline: SpooledPipeline) -> None:
+    path = pipeline.root / "out" / "serve" / LEDGER_FILE
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        ensure_schema(connection, path)
+        connection.execute("INSERT INTO bases VALUES ('b1', ?)", (b'{"rules": []}',))
+        for slot, replica in enumerate(("one", "it's")):
+            chain = (slot, replica, 1, "p", 2, "x", 0, "")
+            connection.execute("INSERT INTO chains VALUES (?, ?, ?, ?, ?, ?, ?, ?)", chain)
+            for sequence in (1, 2):
+                name = f"d-{slot}-{sequence}"
+                answer = ("payments", f"p-{slot}-{sequence}", "digest", None, None, START_MS, name, "peek", "allow")
+                insert = "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                connection.execute(insert, (*answer, b'{"decision": "allow"}', START_MS))
+                receipt = (replica, sequence, name, f"digest-{name}", "b1", b'{"sequence": 1}', START_MS + sequence)
+                connection.execute("INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?)", receipt)
+    assert write(pipeline) == {"receipts-one": 2, "receipts-it's": 2}
+    assert write(pipeline) == {}
+    rows = pipeline.reader().rows("receipts").sort_by([("replica", "ascending"), ("sequence", "ascending")])
+    assert rows.column("decision_id").to_pylist() == ["d-1-1", "d-1-2", "d-0-1", "d-0-2"]
+    (first, *_) = rows.to_pylist()
+    assert (first["record_id"], first["answer"], first["basis"]) == ("p-1-1", '{"decision": "allow"}', '{"rules": []}')
