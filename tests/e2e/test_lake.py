@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 Topic = Callable[..., str]
+EXAMPLE = Path(__file__).parents[2] / "examples" / "lake"
 
 
 def with_lake(project: Project, **lake: Any) -> Project:
@@ -152,3 +153,37 @@ def test_killed_writers_and_drivers_leave_each_row_once(tmp_path: Path) -> None:
 def spooled(project: Project) -> list[str]:
     """Batches that the lake does not have."""
     return [each.name for each in (project.root / "out" / "checkpoint" / "lake").iterdir()]
+
+
+def test_the_questions_of_the_example_have_their_answers(tmp_path: Path) -> None:
+    """By DuckDB and by Polars, over the project that ``crossline init`` writes; the answers are counted by hand."""
+    run("init", "payments", cwd=tmp_path)
+    pipeline = tmp_path / "payments" / "pipeline.yaml"
+    pipeline.write_text(pipeline.read_text() + "lake: {}\n")
+    run("run", pipeline, "--drain", cwd=tmp_path)
+    answers = {}
+    for engine in ("duckdb", "polars"):
+        program = [sys.executable, EXAMPLE / "ask.py", engine, "payments/out/lake/catalog.db"]
+        made = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert made.returncode == 0, made.stderr
+        answers[engine] = made.stdout.split()
+    assert answers["duckdb"] == answers["polars"]
+    expected = """
+    alerts_by_rule
+       card_testing 1 1 0
+       large_payment 1 1 0
+       spending 1 1 0
+    records_of_alerts
+       large_payment p0008 150000 None
+       spending p0008 150000 None
+       card_testing p0019 110 DE
+    spending_of_alerted
+       a3 7 52415
+    """
+    assert answers["duckdb"] == expected.split()
+    assert run("replay", "--compare", "--json", cwd=pipeline.parent).count('"appear":0,"disappear":0') == 3
+    shown = run("lake", "at", "2100-01-01T00:00:00Z", "alerts", "--json", cwd=pipeline.parent)
+    assert [json.loads(line)["record_id"] for line in shown.splitlines()] == ["p0008", "p0008", "p0019"]
+    status = [json.loads(line) for line in run("lake", "status", "--json", cwd=pipeline.parent).splitlines()]
+    assert {each["table"]: each["rows"] for each in status}["records_payments"] == 24
+    assert "records_payments" in run("lake", "maintain", cwd=pipeline.parent)
