@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 READY = "ready"
+STARTED = "started.json"  # in the folder of a source of generated records: how many a chunk has
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class GeneratorChunks:
         self._chunk = chunk_records
         self._due = 0
         self._started_ms: int | None = None
-        self._start = Path(folder) / "started.json"
+        self._start = Path(folder) / STARTED
         self._ready = Path(folder).parent / READY
         if self._start.exists():
             first = json.loads(self._start.read_text())

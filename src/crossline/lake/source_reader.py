@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import pyarrow as pa
 from crossline.basics.values import Records
 from crossline.evaluate.shard import Bounds
 from crossline.generate.source import read_source
+from crossline.io.chunks import STARTED, ChunkRef, GeneratorChunks
 from crossline.io.files.listing import ChunkList
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 from crossline.io.outbox.batch_spool import CHUNKS
@@ -91,7 +92,7 @@ class SourceReader:
         """How many bytes the chunks from ``start`` to ``end`` (exclusive) have; of generated records, an estimate."""
         source = self.config.sources[stream]
         each = GENERATED_BYTES if isinstance(source, GeneratorSettings) else 1
-        return each * sum(chunk.end - chunk.start for chunk in self._listed(stream, end).chunks(start, end))
+        return each * sum(chunk.end - chunk.start for chunk in self._chunk_refs(stream, start, end))
 
     def close(self) -> None:
         """Close the connections."""
@@ -127,10 +128,20 @@ class SourceReader:
             yield from self._messages(stream, {_place(log_name): each for log_name, each in ranges.items()})
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
-        listed = self._listed(stream, end)
         for first in range(start, end, CHUNKS_AT_ONCE):
-            yield chunk_rows(listed.chunks(first, min(end, first + CHUNKS_AT_ONCE)))
-        listed.forget(start)
+            yield chunk_rows(self._chunk_refs(stream, first, min(end, first + CHUNKS_AT_ONCE)))
+
+    def _chunk_refs(self, stream: str, start: int, end: int) -> Sequence[ChunkRef]:
+        """The chunks of a source of files, from its list, or of generated records, from their numbers."""
+        source = self.config.sources[stream]
+        if not isinstance(source, GeneratorSettings):
+            listed = self._listed(stream, end)
+            listed.forget(start)
+            return listed.chunks(start, end)
+        folder = self.folder / "sources" / stream
+        if not (folder / STARTED).exists():
+            raise LakeUnavailableError(f"{folder}: found no {STARTED}, which says how many records a chunk has")
+        return GeneratorChunks(stream, str(folder), source.records, 1, None).chunks(start, end)
 
     def _listed(self, stream: str, end: int) -> ChunkList:
         """The list of a stream's chunks, up to ``end`` at least."""

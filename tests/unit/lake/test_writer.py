@@ -8,11 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from crossline.basics.deadletter import DeadLetter
-from crossline.io.sinks.base import LateRecord
+from crossline.generate.source import read_source
+from crossline.io.outbox.batch_spool import CHUNKS, SpooledBatch
+from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.lake.row_filters import between, equal
-from unit.lake.lake_kit import CHECKPOINT, DAY_MS, START_MS, SpooledPipeline, alert, payment
+from unit.lake.lake_kit import CHECKPOINT, DAY_MS, PIPELINE, START_MS, SpooledPipeline, alert, payment
+
+TX_STREAM = Path(__file__).parents[3] / "examples" / "tx" / "stream.yaml"
 
 
 @pytest.fixture
@@ -133,3 +138,27 @@ def test_a_new_checkpoint_adds_what_is_new(pipeline: SpooledPipeline, tmp_path: 
     reader = again.reader()
     assert sorted(reader.records("payments").column("_record_id").to_pylist()) == ["p00001", "p00002", "p00003"]
     assert sorted(reader.rows("alerts").column("alert_id").to_pylist()) == ["alert-1", "alert-2", "alert-3"]
+
+
+def test_generated_records_are_made_again(tmp_path: Path) -> None:
+    """By the numbers of their chunks, of the size that the run noted."""
+    source = "sources:\n  payments: {kind: files, path: in/*.jsonl}\n"
+    generated = "sources:\n  tx: {kind: generator, workload: tx, seed: 3, records: 25}\n"
+    stream = yaml.safe_dump({"streams": {"tx": yaml.safe_load(TX_STREAM.read_text())["streams"]["payments"]}})
+    start, end = PIPELINE.index("streams:"), PIPELINE.index("sources:")
+    text = PIPELINE[:start] + stream + PIPELINE[end:].replace(source, generated)
+    pipeline = SpooledPipeline(tmp_path, text, stream="tx")
+    folder = pipeline.folder / "sources" / "tx"
+    folder.mkdir(parents=True)
+    (folder / "started.json").write_text('{"started_ms": 0, "chunk_records": 10}')
+    for number in range(3):
+        made = Delivery("pay-eu", number, checkpoint=CHECKPOINT, began_ms=START_MS)
+        pipeline.spool.put(SpooledBatch(made, {"tx": {CHUNKS: (number, number + 1)}}, START_MS))
+    commits = pipeline.folder / "spark" / "commits"
+    commits.mkdir(parents=True)
+    (commits / "2").touch()
+    pipeline.write_all()
+    rows = pipeline.reader().records("tx").sort_by([("_sequence", "ascending"), ("_position", "ascending")])
+    lines = read_source({"workload": "tx", "seed": 3}).lines(0, 25).splitlines()
+    assert rows.column("_record_id").to_pylist() == [json.loads(line)["transaction_id"] for line in lines]
+    assert rows.column("_batch").to_pylist() == [0] * 10 + [1] * 10 + [2] * 5
