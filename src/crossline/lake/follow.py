@@ -61,11 +61,17 @@ class Follower:
             log.warning("the lake cannot be maintained; trying again in an hour", error=str(error).partition("\n")[0])
 
     def _round(self, stop: threading.Event, failing_until_s: float | None) -> None:
-        """Write slice by slice until nothing is left; retry failures until ``failing_until_s`` (None: for ever)."""
+        """Write what is committed now, slice by slice; retry failures until ``failing_until_s`` (None: for ever).
+
+        Batches that come meanwhile wait for the next round: each commit writes a file a day and table.
+        """
         pause_s = PAUSE_S
+        upto: int | None = None
         while not stop.is_set():
             try:
-                written = self.writer.write_next()
+                if upto is None:
+                    upto = max(self.writer.pending(), default=-1)
+                written = self.writer.write_next(upto)
                 if written is None:
                     self.writer.write_side_logs()
             except Exception as error:

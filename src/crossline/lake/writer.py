@@ -71,14 +71,17 @@ class LakeWriter:
             numbers.pop()  # those before it are committed: a batch is delivered after them
         return numbers
 
-    def write_next(self) -> Written | None:
+    def write_next(self, upto: int | None = None) -> Written | None:
         """Write the next slice; None: there is no committed batch that the lake does not have.
+
+        Args:
+            upto: Batches with a higher number wait; None: none waits.
 
         Raises:
             LakeUnavailableError: A source, the catalog or the files do not answer; call again.
             StateError: The spool is damaged, or a stream declares another type for a column.
         """
-        batches = self._slice(self.pending())
+        batches = self._slice([number for number in self.pending() if upto is None or number <= upto])
         if not batches:
             return None
         checkpoint = batches[0].delivery.checkpoint
