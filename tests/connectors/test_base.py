@@ -246,6 +246,6 @@ def test_a_sink_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     register_sink("flaky", FlakySettings, f"{__name__}:Flaky")
     register_sink("flaky", FlakySettings, f"{__name__}:Flaky")
     assert type(build_sink({"kind": "flaky"}, "p")).__name__ == "Flaky"
-    with pytest.raises(UsageError, match="'sqlite' is taken"):
+    with pytest.raises(UsageError, match="sink kind 'sqlite' is registered by"):
         register_sink("sqlite", FlakySettings, f"{__name__}:Flaky")
     base.SINKS.pop("flaky")

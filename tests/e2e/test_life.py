@@ -119,8 +119,8 @@ def test_a_stop_gives_up_a_start(spark: SparkSession, tmp_path: Path, monkeypatc
     made: list[pipelines.Pipeline] = []
     keep = pipelines.Pipeline.__init__
 
-    def kept(self: pipelines.Pipeline, *arguments: Any) -> None:
-        keep(self, *arguments)
+    def kept(self: pipelines.Pipeline, *arguments: Any, **named: Any) -> None:
+        keep(self, *arguments, **named)
         made.append(self)
 
     monkeypatch.setattr(pipelines.Pipeline, "__init__", kept)

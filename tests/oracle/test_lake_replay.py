@@ -17,7 +17,7 @@ from crossline.lake.replay_input import LakeInput
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline
 
 from .composed import composed_detect
-from .fastpath import stream_spec, told_by_alert, told_by_twin
+from .fastpath import alert_values, stream_spec, twin_outcome
 from .naive import running_max_ingest
 from .strategies import LISTS, STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, in_digits, with_ingest
@@ -74,7 +74,7 @@ def test_it_says_what_the_twin_says(
 ) -> None:
     if not ingest_column:
         made = with_ingest(made, running_max_ingest([record["_event_ms"] for record in made]))
-    wanted = told_by_twin(composed_detect(rules, made, lists=LISTS), made)[0]
+    wanted = twin_outcome(composed_detect(rules, made, lists=LISTS), made)[0]
     rough = {body["rule_id"] for body in rules if body.get("aggregation_type") == "stddev"}
     wire = [json.loads(json.dumps(wire_record(record))) for record in made]
     with tempfile.TemporaryDirectory() as name:
@@ -88,6 +88,6 @@ def test_it_says_what_the_twin_says(
             for table in pipeline.reader().tables():
                 compact(table, START_MS + 10_000 * DAY_MS)
         found = replayed(rules, pipeline, slice_rows, processes, ingest_column=ingest_column)
-    assert [in_digits(reported, rough) for reported in sorted(map(told_by_alert, found))] == [
+    assert [in_digits(reported, rough) for reported in sorted(map(alert_values, found))] == [
         in_digits(reported, rough) for reported in wanted
     ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.process import do_without_pandas
-from crossline.cli.terminal import note
+from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ def write(
         Path | None,
         typer.Option("--checkpoint-folder", help="Folder of the checkpoint on this machine, if it is not the file's."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, one for each run of batches.")] = False,
 ) -> None:
     """Append each committed batch to the tables once; restart it at any time, from anywhere that reaches both.
 
@@ -49,7 +52,7 @@ def write(
     with writer_of(config, checkpoint) as writer:
         reader = LakeReader(writer.lake, config)
         maintenance = partial(maintain_all, reader, config.lake)
-        follower = Follower(writer, config.lake.commit_every / 1_000, _report, maintenance)
+        follower = Follower(writer, config.lake.commit_every / 1_000, _report_json if as_json else _report, maintenance)
         stop = threading.Event()
 
         def on_signal(_: int, __: Any) -> None:
@@ -66,3 +69,7 @@ def write(
 def _report(written: Written) -> None:
     rows = ", ".join(f"{count:,} {name}" for name, count in written.rows.items() if count)
     note(f"batches {written.first} to {written.last}: {rows or 'nothing new'}")
+
+
+def _report_json(written: Written) -> None:
+    write_lines([orjson.dumps(asdict(written))])

@@ -66,7 +66,7 @@ def test_what_is_tried_first_is_no_password(password: str, found: str) -> None:
 def test_names_are_principals_and_are_reported_apart(tmp_path: Path) -> None:
     users = UserFile(tmp_path / "users.db", FAST)
     users.create("ines.vale", ["analyst", "viewer"], PASSWORD, now_ms=NOW_MS)
-    for name, found in (("lnes.vale", "taken for ines.vale"), ("a\nb", "character 2"), ("", "without a character")):
+    for name, found in (("lnes.vale", "looks like ines.vale"), ("a\nb", "character 2"), ("", "without a character")):
         with pytest.raises(UsageError, match=found):
             users.create(name, ["viewer"], PASSWORD, now_ms=NOW_MS)
     with pytest.raises(UsageError, match="did you mean approver"):
