@@ -1,6 +1,7 @@
 """Measures the lake writer beside a run: ``python -m bench.lake [--minutes N] [--rate N] [--commit-every S]``.
 
-A pipeline of R1 judges generated payments at ``--rate`` records a second, and starts the writer as users do. The report
+A pipeline of R1 judges payments at ``--rate`` records a second, which are appended to a file, and starts the writer as
+users do. The report
 has one row a minute: processor time of the writer as a share of one core, rows, files, bytes and snapshots of the
 records' table, the time of a scan of one key over all records, and the lag: records that were judged and are not in the
 lake. At the end the run stops, and the rows are counted against the records that it judged.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import psutil
 import yaml
 
 from bench.report import Report, say
+from crossline.generate.source import read_source
 from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
 from crossline.lake.row_filters import equal
@@ -29,13 +32,16 @@ TX = Path(__file__).parents[1] / "examples" / "tx"
 START_S_MAX = 300.0
 END_S_MAX = 600.0
 POLL_S = 0.2
+FEED_S = 0.2
+SETTLE_S = 5.0
 SHARE_MAX = 3.0  # percent of a core, at 5,000 records a second
 
 
-def write_project(folder: Path, rate: int, commit_every_s: int) -> Path:
-    """The pipeline file of a project with R1 over traffic at ``rate`` records a second."""
+def write_project(folder: Path, commit_every_s: int) -> Path:
+    """The pipeline file of a project with R1 over files."""
     rules = folder / "rules"
-    rules.mkdir()
+    for each in (rules, folder / "in"):
+        each.mkdir()
     (rules / "rules.yaml").write_text((TX / "r1.yaml").read_text())
     streams = yaml.safe_load((TX / "stream.yaml").read_text())
     (name,) = streams["streams"]
@@ -44,7 +50,7 @@ def write_project(folder: Path, rate: int, commit_every_s: int) -> Path:
         "schema_version": 1,
         "name": "lakebench",
         "streams": streams["streams"],
-        "sources": {name: {"kind": "generator", "workload": "tx", "seed": 1, "pace_per_s": rate}},
+        "sources": {name: {"kind": "files", "path": "in/*.jsonl"}},
         "rules": {"kind": "directory", "path": "rules"},
         "sinks": [{"kind": "sqlite", "path": "out/alerts.db"}],
         "engine": {"checkpoint": "out/checkpoint"},
@@ -52,6 +58,33 @@ def write_project(folder: Path, rate: int, commit_every_s: int) -> Path:
     }
     pipeline.write_text(yaml.safe_dump(settings))
     return pipeline
+
+
+class Feeder(threading.Thread):
+    """Appends ``rate`` generated records a second to a file, until it is stopped."""
+
+    def __init__(self, path: Path, rate: int) -> None:
+        super().__init__(name="feeder", daemon=True)
+        self._path = path
+        self._rate = rate
+        self._stop_event = threading.Event()
+        self.records = 0
+
+    def run(self) -> None:
+        """Write what is due every 200 ms."""
+        source = read_source({"workload": "tx", "seed": 1})
+        began_s = time.monotonic()
+        with self._path.open("ab") as file:
+            while not self._stop_event.wait(FEED_S):
+                due = int((time.monotonic() - began_s) * self._rate)
+                file.write(source.lines(self.records, due - self.records))
+                file.flush()
+                self.records = due
+
+    def stop(self) -> None:
+        """Stop, and wait for the last record."""
+        self._stop_event.set()
+        self.join()
 
 
 def writer_of(run: psutil.Process) -> psutil.Process | None:
@@ -76,7 +109,9 @@ def measure(folder: Path, minutes: int, rate: int, commit_every_s: int) -> Repor
     report = Report(
         "lake", f"The lake writer beside a run of R1 at {rate:,} records/s, commits every {commit_every_s} s"
     )
-    pipeline = write_project(folder, rate, commit_every_s)
+    pipeline = write_project(folder, commit_every_s)
+    feeder = Feeder(folder / "in" / "payments.jsonl", rate)
+    feeder.start()
     (stream,) = read_pipeline_in_place(pipeline).streams
     with (folder / "run.log").open("wb") as log:
         run = psutil.Popen([sys.executable, "-m", "crossline", "run", str(pipeline)], stdout=log, stderr=log)
@@ -95,12 +130,14 @@ def measure(folder: Path, minutes: int, rate: int, commit_every_s: int) -> Repor
             report.add(minute=minute, **_sample(reader, stream, 100 * (cpu_s(writer) - before_s) / took_s))
             say(f"minute {minute}")
     finally:
+        feeder.stop()
+        time.sleep(SETTLE_S)  # the run reads what is there
         run.terminate()
         try:
             run.wait(END_S_MAX)
         except subprocess.TimeoutExpired:
             run.kill()
-    _count(report, config, stream, (folder / "run.log").read_text())
+    _count(report, config, stream, feeder.records, (folder / "run.log").read_text())
     return report
 
 
@@ -112,7 +149,7 @@ def _rows(config: Any, stream: str) -> int:
 def _sample(reader: LakeReader, stream: str, share: float) -> dict[str, Any]:
     (status,) = (each for each in reader.status() if each.name == f"records_{stream}")
     began_s = time.perf_counter()
-    reader.records(stream, [equal("account_id", "a0000001")], ("_record_id",))
+    reader.records(stream, [equal("account_id", "a0000018")], ("_record_id",))
     return {
         "writer_percent": round(share, 2),
         "rows": status.rows,
@@ -123,9 +160,9 @@ def _sample(reader: LakeReader, stream: str, share: float) -> dict[str, Any]:
     }
 
 
-def _count(report: Report, config: Any, stream: str, log: str) -> None:
+def _count(report: Report, config: Any, stream: str, written: int, log: str) -> None:
     rows = _rows(config, stream)
-    report.notes.append(f"{rows:,} records in the lake after the end")
+    report.notes.append(f"{written:,} records were written to the file, {rows:,} are in the lake after the end")
     report.details["log"] = log[-4_000:]
     kept = [row["writer_percent"] for row in report.rows]
     mean = sum(kept) / max(1, len(kept))
