@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 CATALOG_NAME = "lake"  # the same for all engines: Iceberg's JDBC catalog keeps it in its tables
+SQLITE_S = "30"  # how long a locked catalog is waited for
 _OPEN_TRIES, _PAUSE_S = 4, 0.2
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
@@ -37,18 +38,26 @@ class LakeAddress:
     namespace: str
     warehouse: str
 
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self.catalog.close()
+
 
 def open_lake(config: PipelineConfig, environment: Mapping[str, str] = os.environ) -> LakeAddress:
     """The lake of a pipeline, whose paths are absolute or relative to the working directory.
 
     Raises:
-        UsageError: The pipeline has no ``lake:``.
+        UsageError: The pipeline has no ``lake:``, or its folder cannot be named in a URI.
         ModuleNotFoundError: A package of the extra ``lake`` is missing.
         StateError: The catalog cannot be opened.
     """
     if config.lake is None:
         raise UsageError(f"pipeline {config.name} has no lake; write `lake: {{}}` in its file")
     warehouse = config.lake.path if is_uri(config.lake.path) else str(Path(config.lake.path).absolute())
+    if not is_uri(warehouse) and set(warehouse) & set("#?"):
+        raise UsageError(
+            f"lake: found path {warehouse}; expected one without # and ?, since Iceberg's locations are URIs"
+        )
     namespace = config.lake.namespace or re.sub(r"[.-]", "_", config.name)
     catalog = _catalog(config.lake, warehouse, environment)
     try:
@@ -80,7 +89,7 @@ def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, s
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateError(f"{path}: the catalog of the lake cannot be made there: {error.strerror}") from error
-        uri = f"sqlite:///{path}?timeout=30"
+        uri = _sqlite_uri(path)
     else:
         uri = _postgres_uri(chosen, environment)
     for attempt in range(_OPEN_TRIES):
@@ -108,6 +117,13 @@ def _rest(settings: RestCatalogSettings, properties: dict[str, str], environment
         return RestCatalog(CATALOG_NAME, **given)
     except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
         raise StateError(f"{settings.uri}: the catalog of the lake does not answer: {error}") from None
+
+
+def _sqlite_uri(path: Path) -> str:
+    """The address for SQLAlchemy, whatever characters the path has."""
+    from sqlalchemy.engine import URL  # noqa: PLC0415 - an extra
+
+    return URL.create("sqlite", database=str(path), query={"timeout": SQLITE_S}).render_as_string()
 
 
 def _postgres_uri(settings: PostgresCatalogSettings, environment: Mapping[str, str]) -> str:

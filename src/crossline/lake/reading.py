@@ -48,6 +48,10 @@ class LakeReader:
     config: PipelineConfig
     _tables: dict[str, Table] = field(default_factory=dict)
 
+    def close(self) -> None:
+        """Close the connections to the catalog."""
+        self.lake.close()
+
     def layouts(self) -> list[TableLayout]:
         """The tables of the pipeline, those of its streams first."""
         mine = [records_layout(stream, spec) for stream, spec in self.config.streams.items()]

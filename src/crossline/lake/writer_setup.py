@@ -44,11 +44,12 @@ def writer_of(
     reader = SourceReader(config, folder or Path(checkpoint).absolute(), environment)
     spool = BatchSpool(file_store(under(checkpoint, LAKE) if is_uri(checkpoint) else str(reader.folder / LAKE)))
     writer = LakeWriter(lake, spool, reader, config.lake.commit_bytes)
-    writer.make_tables()
     try:
+        writer.make_tables()
         yield writer
     finally:
         reader.close()
+        lake.close()
 
 
 def _check_names(config: PipelineConfig) -> None:

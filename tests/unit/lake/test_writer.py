@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from crossline.basics.deadletter import DeadLetter
+from crossline.basics.errors import UsageError
 from crossline.generate.source import read_source
 from crossline.io.outbox.batch_spool import CHUNKS, SpooledBatch
 from crossline.io.sinks.base import Delivery, LateRecord
@@ -162,3 +163,19 @@ def test_generated_records_are_made_again(tmp_path: Path) -> None:
     lines = read_source({"workload": "tx", "seed": 3}).lines(0, 25).splitlines()
     assert rows.column("_record_id").to_pylist() == [json.loads(line)["transaction_id"] for line in lines]
     assert rows.column("_batch").to_pylist() == [0] * 10 + [1] * 10 + [2] * 5
+
+
+@pytest.mark.parametrize("name", ["a#b", "what?"])
+def test_a_folder_that_no_uri_can_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="expected one without # and"), SpooledPipeline(tmp_path / name).writer():
+        pass
+
+
+@pytest.mark.parametrize("name", ["a folder", "50%", "größe"])
+def test_other_names_of_folders_will_do(tmp_path: Path, name: str) -> None:
+    pipeline = SpooledPipeline(tmp_path / name)
+    (tmp_path / name).mkdir()
+    pipeline.batch([payment(1)], alerts=[alert(1)], positions=[("x", 1)])
+    pipeline.write_all()
+    assert pipeline.reader().records("payments").column("_record_id").to_pylist() == ["p00001"]
+    assert list((tmp_path / name / "out" / "lake").rglob("*.parquet")), "the files are in the folder"
