@@ -98,14 +98,23 @@ def naive_detect(
             pieces = [piece for rule in space.rules for piece in rule.pieces]
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
                 earlier.append(record)
-    for rule, entered in [(rule, taken[space]) for space in spaces for rule in space.rules if rule.after is not None]:
-        result.hits.extend(_in_vain(rule, entered, lists or {}, reached_ms if passed_ms is None else passed_ms))
+    for space in spaces:
+        waiting: dict[tuple[str, int], list[Rule]] = {}  # by version, what it was under each status
+        for rule in space.rules:
+            if rule.after is not None:
+                waiting.setdefault((rule.rule_id, rule.version), []).append(rule)
+        for spans in waiting.values():
+            passed = reached_ms if passed_ms is None else passed_ms
+            result.hits.extend(_in_vain(spans, taken[space], lists or {}, passed))
     return result
 
 
-def _in_vain(rule: Rule, records: Sequence[Record], lists: Lists, passed_ms: float) -> Iterator[Hit]:
-    """The hits of an absence; ``records``: all that entered its key space."""
-    assert rule.after is not None
+def _in_vain(spans: Sequence[Rule], records: Sequence[Record], lists: Lists, passed_ms: float) -> Iterator[Hit]:
+    """The hits of an absence; ``records``: all that entered its key space.
+
+    ``spans``: one version, under each status that it had. Its cooldown goes on when the status changes.
+    """
+    rule = spans[0]
     by_key: dict[str, list[Record]] = {}
     for record in records:
         for key in _keys(rule, record, lists):
@@ -120,8 +129,9 @@ def _in_vain(rule: Rule, records: Sequence[Record], lists: Lists, passed_ms: flo
         known = in_vain(rule, mine, is_in, lambda r: _clock_ms(rule, r), passed_ms)
         for (known_ms, *_), record, waited_ms in known:
             now_ms = _clock_ms(rule, record)
-            if _judges(rule.after, record, lists) and _emits(rule, memory, now_ms, satisfied=True):
-                hit = replace(_hit(rule, record, waited_ms, [record]), known_ms=round(known_ms))
+            judging = next((each for each in spans if each.after and _judges(each.after, record, lists)), None)
+            if judging is not None and _emits(judging, memory, now_ms, satisfied=True):
+                hit = replace(_hit(judging, record, waited_ms, [record]), known_ms=round(known_ms))
                 yield replace(hit, window_start_ms=now_ms, window_end_ms=now_ms + rule.window_ms)
 
 
