@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from crossline.backtest.input_batches import StoredInput
 from crossline.basics.conditions.lists import Lists
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import PARTITION_LAG_MS
@@ -24,7 +25,6 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.files import FileInput
 
 if TYPE_CHECKING:
-    from crossline.backtest.in_process import BacktestInputs
     from crossline.runtime.work.totals import Totals
 
 # The same for all runners: the order of the alerts of several streams depends on it.
@@ -45,14 +45,6 @@ class RecordedInput:
     def files(self) -> list[FileInput]:
         """The files of each stream that has input."""
         return [FileInput(name, tuple(given), self.streams[name].format) for name, given in self.inputs.items()]
-
-
-class StoredInput(Protocol):
-    """The input of a replay from a store of decoded records."""
-
-    def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:
-        """Its batches, for ``count`` processes; ``folder``: for temporary files."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

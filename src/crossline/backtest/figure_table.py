@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crossline.backtest.backtest import BATCH_BYTES, BacktestSpec, OnBatch
-from crossline.backtest.in_process import BacktestInputs, LocalRun, inputs_of
+from crossline.backtest.in_process import LocalRun, inputs_of
+from crossline.backtest.input_batches import BacktestInputs
 from crossline.basics.errors import UsageError
 from crossline.basics.fields import FieldKind
 from crossline.basics.streams.schema import StreamSpec

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
 from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
+from crossline.backtest.input_batches import BacktestInputs
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.hits import Hit
 from crossline.io.chunks import ReadLimit
@@ -26,7 +26,7 @@ from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
-from crossline.runtime.sources.intake import ChunkIntake, Intake, ShownIntake, StreamIntake
+from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
 from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
@@ -140,27 +140,6 @@ def outcomes(
         rows = in_one(stages, Task(batch_id=number), iter(mine))
         pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
         yield collect_outcome(pairs, None)
-
-
-class BacktestInputs(Protocol):
-    """The input of a backtest, batch by batch."""
-
-    @property
-    def intake(self) -> Intake:
-        """Decodes the rows of batches."""
-        ...
-
-    def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
-        """``snapshot`` with the bounds that the input needs."""
-        ...
-
-    def batches(self, count: int) -> Iterator[Dealt]:
-        """What each of ``count`` processes reads, batch by batch."""
-        ...
-
-    def share(self, batch: int) -> float:
-        """The share of the input that is done after ``batch``, 0 to 1."""
-        ...
 
 
 def inputs_of(judged: BacktestSpec, folder: Path, count: int, most: int) -> BacktestInputs:

@@ -24,7 +24,7 @@ from crossline.runtime.sources.intake import DecodedRows, StreamIntake
 from crossline.runtime.work.task import Task
 
 if TYPE_CHECKING:
-    from crossline.backtest.in_process import BacktestInputs
+    from crossline.backtest.input_batches import BacktestInputs
 
 SLICE_ROWS = 400_000  # of a batch, as far as the bounds of files tell
 ROW_BYTES = 128  # of a row, as far as the size of batches is concerned

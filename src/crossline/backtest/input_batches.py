@@ -1,0 +1,40 @@
+"""The input of a backtest, batch by batch: from files, or from a store of decoded records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from crossline.runtime.local.pool import Dealt
+from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.sources.intake import Intake
+
+
+class BacktestInputs(Protocol):
+    """The input of a backtest, batch by batch."""
+
+    @property
+    def intake(self) -> Intake:
+        """Decodes the rows of batches."""
+        ...
+
+    def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
+        """``snapshot`` with the bounds that the input needs."""
+        ...
+
+    def batches(self, count: int) -> Iterator[Dealt]:
+        """What each of ``count`` processes reads, batch by batch."""
+        ...
+
+    def share(self, batch: int) -> float:
+        """The share of the input that is done after ``batch``, 0 to 1."""
+        ...
+
+
+class StoredInput(Protocol):
+    """The input of a replay from a store of decoded records."""
+
+    def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:
+        """Its batches, for ``count`` processes; ``folder``: for temporary files."""
+        ...
