@@ -24,6 +24,7 @@ from crossline.rules.figure_tables import load_figures_document
 from crossline.rules.policy.policy import load_policy
 from crossline.rules.rule_reader import load_rules_text
 from crossline.settings.config import EngineSettings, load_pipeline
+from crossline.settings.process.lake import LakeSettings
 from crossline.settings.process.serve import ServeSettings
 from crossline.settings.process.slo import SloSettings
 from crossline.settings.tables import KINDS
@@ -187,6 +188,8 @@ def test_its_yaml_loads(block: Block) -> None:
         assert load_figures_document(load_yaml(block.text, str(block)))
     elif "slo" in data:
         assert SloSettings.model_validate(data["slo"]).lag
+    elif "lake" in data:
+        assert LakeSettings.model_validate(data["lake"]).keep
     elif "serve" in data:
         assert ServeSettings.model_validate(data["serve"]).place
     elif "enrich" in data:

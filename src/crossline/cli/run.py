@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -14,7 +15,7 @@ import orjson
 import typer
 import yaml
 
-from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.errors import CrosslineError, SinkError, UsageError
 from crossline.cli.logs import LogFormat, configure
 from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import Startup
@@ -130,6 +131,9 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
         startup.step("first batch")
         totals = running.drain() if wanted.drain else running.wait()
         running.stop()
+        if wanted.drain and config.lake is not None and config.lake.writer:
+            beside.close()
+            _finish_lake(pipeline, running)
     except Exception as failure:
         raise_if_java_ended(failure)
         raise
@@ -179,6 +183,15 @@ def _lake_writer(pipeline: Path, running: Pipeline, *, drain: bool) -> Companion
     arguments = ["lake", "write", str(pipeline), "--checkpoint-folder", running.checkpoint_folder]
     end_s = LAKE_DRAIN_S if drain else LAKE_END_S
     return CompanionProcess("the lake writer", arguments, nice=LAKE_NICE, end_s=end_s)
+
+
+def _finish_lake(pipeline: Path, running: Pipeline) -> None:
+    """Write what the writer beside the run has not written: a short run may end before that has begun."""
+    arguments = ["lake", "write", str(pipeline), "--once", "--checkpoint-folder", running.checkpoint_folder]
+    command = [sys.executable, "-m", "crossline.cli.main", *arguments]
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False).returncode
+    if code:
+        raise SinkError(f"the lake has not got all (exit code {code}); run: crossline lake write {pipeline} --once")
 
 
 def _watching(config: PipelineConfig) -> Telemetry | None:
