@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,14 +99,19 @@ def naive_detect(
             if not repeated[space] and any(_enters(piece, record, lists or {}) for piece in pieces):
                 earlier.append(record)
     for space in spaces:
-        waiting: dict[tuple[str, int], list[Rule]] = {}  # by version, what it was under each status
-        for rule in space.rules:
-            if rule.after is not None:
-                waiting.setdefault((rule.rule_id, rule.version), []).append(rule)
-        for spans in waiting.values():
+        for spans in _waiting(space):
             passed = reached_ms if passed_ms is None else passed_ms
             result.hits.extend(_in_vain(spans, taken[space], lists or {}, passed))
     return result
+
+
+def _waiting(space: Space) -> Iterable[list[Rule]]:
+    """The absences of a key space: by version, what it was under each status."""
+    found: dict[tuple[str, int], list[Rule]] = {}
+    for rule in space.rules:
+        if rule.after is not None:
+            found.setdefault((rule.rule_id, rule.version), []).append(rule)
+    return found.values()
 
 
 def _in_vain(spans: Sequence[Rule], records: Sequence[Record], lists: Lists, passed_ms: float) -> Iterator[Hit]:

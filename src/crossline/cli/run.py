@@ -122,16 +122,13 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
         running = assemble(spark, config, options)
         if watch is not None:
             watch.follow(running)
-        if wanted.with_api:
-            beside.enter_context(_api(pipeline))
-        if config.lake is not None and config.lake.writer:
-            beside.enter_context(_lake_writer(pipeline, running, drain=wanted.drain))
+        _start_beside(beside, pipeline, config, running, wanted)
         stopping.stops(running)
         running.start()
         startup.step("first batch")
         totals = running.drain() if wanted.drain else running.wait()
         running.stop()
-        if wanted.drain and config.lake is not None and config.lake.writer:
+        if wanted.drain and _writes_lake(config):
             beside.close()
             _finish_lake(pipeline, running)
     except Exception as failure:
@@ -174,6 +171,20 @@ def _api(pipeline: Path) -> ApiProcess:
     from crossline.serve.api_process import ApiProcess
 
     return ApiProcess(pipeline)
+
+
+def _start_beside(
+    beside: ExitStack, pipeline: Path, config: PipelineConfig, running: Pipeline, wanted: _Wanted
+) -> None:
+    """Start the processes beside the run: the API, the lake writer."""
+    if wanted.with_api:
+        beside.enter_context(_api(pipeline))
+    if _writes_lake(config):
+        beside.enter_context(_lake_writer(pipeline, running, drain=wanted.drain))
+
+
+def _writes_lake(config: PipelineConfig) -> bool:
+    return config.lake is not None and config.lake.writer
 
 
 def _lake_writer(pipeline: Path, running: Pipeline, *, drain: bool) -> CompanionProcess:
