@@ -97,7 +97,7 @@ class LakeTable:
 
     def last_batch(self, checkpoint: str) -> int:
         """The last batch of ``checkpoint`` that the table has; -1: none."""
-        return self._last_batches().get(checkpoint, -1)
+        return self._marks(LAST_BATCHES).get(checkpoint, -1)
 
     def append(self, rows: pa.Table, checkpoint: str, last: int) -> int:
         """Append the rows of batches up to ``last`` that the table does not have.
@@ -113,8 +113,6 @@ class LakeTable:
         Raises:
             LakeUnavailableError: Other writers came first each time.
         """
-        from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
-
         for attempt in range(TRIES_MAX):
             self.table.refresh()
             done = self.last_batch(checkpoint)
@@ -122,20 +120,15 @@ class LakeTable:
             fresh = self._unknown(fresh, checkpoint)
             if done >= last or not len(fresh):
                 return 0
-            files = write_files(self.layout, fresh, self.table.location(), self.table.io)
-            try:
-                self._commit(files, checkpoint, last)
-            except CommitFailedException:  # nothing was committed
-                delete_files(files, self.table.io)
-                time.sleep(random.uniform(0, PAUSE_S * min(attempt + 1, 20)))  # noqa: S311 - no secret
-            else:
+            if self._add(fresh, LAST_BATCHES, checkpoint, last):
                 return len(fresh)
+            time.sleep(random.uniform(0, PAUSE_S * min(attempt + 1, 20)))  # noqa: S311 - no secret
         raise LakeUnavailableError(f"table {self.layout.name} of the lake: {TRIES_MAX} commits met those of others")
 
     def position(self, log_name: str) -> int:
         """The last position of an append-only log that the table has; -1: none."""
         self.table.refresh()
-        return self._positions().get(log_name, -1)
+        return self._marks(POSITIONS).get(log_name, -1)
 
     def append_log(self, rows: pa.Table, log_name: str, after: int, last: int) -> bool:
         """Append the rows of a log from behind position ``after`` up to ``last``.
@@ -143,23 +136,22 @@ class LakeTable:
         Returns:
             False: another writer has appended some of them; read the position again.
         """
+        return self.position(log_name) == after and self._add(rows, POSITIONS, log_name, last)
+
+    def _add(self, rows: pa.Table, mark: str, name: str, last: int) -> bool:
+        """Append ``rows`` and set ``name`` in the property ``mark`` to ``last``. False: another commit came first."""
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
-        if self.position(log_name) != after:
-            return False
         files = write_files(self.layout, rows, self.table.location(), self.table.io)
-        positions = {**self._positions(), log_name: last}
         try:
-            with self.table.transaction() as transaction:
-                transaction.add_files(files, check_duplicate_files=False)
-                transaction.set_properties({POSITIONS: orjson.dumps(positions).decode()})
+            self._commit(files, mark, {**self._marks(mark), name: last})
         except CommitFailedException:  # nothing was committed
             delete_files(files, self.table.io)
             return False
         return True
 
-    def _positions(self) -> dict[str, int]:
-        found: dict[str, int] = orjson.loads(self.table.properties.get(POSITIONS, "{}"))
+    def _marks(self, mark: str) -> dict[str, int]:
+        found: dict[str, int] = orjson.loads(self.table.properties.get(mark, "{}"))
         return found
 
     @staticmethod
@@ -172,19 +164,14 @@ class LakeTable:
         found = self.table.current_snapshot()
         return None if found is None else found.snapshot_id
 
-    def _commit(self, files: list[str], checkpoint: str, last: int) -> None:
-        batches = {**self._last_batches(), checkpoint: last}
+    def _commit(self, files: list[str], mark: str, marks: dict[str, int]) -> None:
         with self.table.transaction() as transaction:
             transaction.add_files(files, check_duplicate_files=False)
-            transaction.set_properties({LAST_BATCHES: orjson.dumps(batches).decode()})
-
-    def _last_batches(self) -> dict[str, int]:
-        found: dict[str, int] = orjson.loads(self.table.properties.get(LAST_BATCHES, "{}"))
-        return found
+            transaction.set_properties({mark: orjson.dumps(marks).decode()})
 
     def _unknown(self, rows: pa.Table, checkpoint: str) -> pa.Table:
         """``rows`` without those that came before: with another checkpoint, or as events that are reported again."""
-        others = set(self._last_batches()) - {checkpoint}
+        others = set(self._marks(LAST_BATCHES)) - {checkpoint}
         if not len(rows) or not (others or self.layout.repeats):
             return rows
         rows = _first_of_each(rows, self.layout.identity) if self.layout.repeats else rows

@@ -69,7 +69,6 @@ class LakeReader:
         name: str,
         where: Iterable[BooleanExpression] = (),
         columns: Sequence[str] = ("*",),
-        limit: int | None = None,
     ) -> pa.Table:
         """Rows of a table.
 
@@ -77,12 +76,11 @@ class LakeReader:
             name: Its name; ``records_STREAM`` for a stream's records.
             where: Conditions that all hold; see ``row_filters``.
             columns: The columns to read.
-            limit: At most so many rows.
 
         Raises:
             StateError: There is no such table; the writer makes it.
         """
-        scan = self._there(name).scan(row_filter=all_of(where), selected_fields=tuple(columns), limit=limit)
+        scan = self._there(name).scan(row_filter=all_of(where), selected_fields=tuple(columns))
         return scan.to_arrow()
 
     def count(self, name: str, where: Iterable[BooleanExpression] = ()) -> int:

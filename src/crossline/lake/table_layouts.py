@@ -166,7 +166,7 @@ SIDE = (RECEIPTS, LABELS, CASES)
 OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECORDS)
 
 
-def records_layout(stream: str, spec: StreamSpec, keys: Iterable[str] = ()) -> TableLayout:
+def records_layout(stream: str, spec: StreamSpec) -> TableLayout:
     """The table of a stream's records.
 
     ``_log`` and ``_position`` are where a record stands: topic-partition and offset, or file and byte. ``_sequence``
@@ -175,12 +175,11 @@ def records_layout(stream: str, spec: StreamSpec, keys: Iterable[str] = ()) -> T
     Args:
         stream: The stream's name.
         spec: Its declaration: a column for each field, a struct for nested ones; fields of headers too.
-        keys: Fields that rules group by; they get bloom filters.
 
     Raises:
         UsageError: A field has the name of a column that crossline adds.
     """
-    own = {name: field for name, field in spec.columns.items() if _is_own(name, spec)}
+    own = own_fields(spec)
     system = (
         *((RECORD_ID, STRING), (EVENT_TIME, INSTANT), (INGEST_TIME, INSTANT), (REACHED, INSTANT), (LOG, STRING)),
         *((SEQUENCE, pa.int64()), (POSITION, pa.int64()), (DUPLICATE, pa.bool_())),
@@ -189,8 +188,7 @@ def records_layout(stream: str, spec: StreamSpec, keys: Iterable[str] = ()) -> T
     if clash := sorted({name.partition(".")[0] for name in own} & added):
         raise UsageError(f"stream {stream}: field {clash[0]} has the name of a column of the lake; rename the field")
     columns = [*system, *((field.name, field.type) for field in _nested(own))]
-    filtered = (RECORD_ID, *(key for key in keys if key in own and "." not in key and not own[key].is_list))
-    return _layout(records_table(stream), columns, EVENT_TIME, (LOG, POSITION, RECORD_ID), filtered)
+    return _layout(records_table(stream), columns, EVENT_TIME, (LOG, POSITION, RECORD_ID), (RECORD_ID,))
 
 
 def records_table(stream: str) -> str:

@@ -51,7 +51,6 @@ class LakeWriter:
         spool: What batches gave.
         reader: Reads their records.
         slice_bytes: Most bytes of records in a slice; one batch may have more.
-        keys: By stream, the fields that rules group by.
         before_step: Called with the name of each step before it is taken; tests fail there.
     """
 
@@ -59,7 +58,6 @@ class LakeWriter:
     spool: BatchSpool
     reader: SourceReader
     slice_bytes: int
-    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
     before_step: Callable[[str], None] = lambda _: None
     _tables: dict[str, LakeTable] = field(default_factory=dict)
     _watermarks: Watermarks | None = None
@@ -144,7 +142,7 @@ class LakeWriter:
         dead = _dead_positions(batches)
         found: dict[TableLayout, pa.Table] = {}
         for stream, spec in self.reader.config.streams.items():
-            layout = records_layout(stream, spec, self.keys.get(stream, ()))
+            layout = records_layout(stream, spec)
             runs = _Runs.of(stream, batches)
             ranges = runs.ranges()
             parts: list[pa.Table] = []
@@ -187,7 +185,7 @@ class LakeWriter:
     def make_tables(self) -> None:
         """Make all tables, so that readers find them before the first commit."""
         for stream, spec in self.reader.config.streams.items():
-            self._table(records_layout(stream, spec, self.keys.get(stream, ())))
+            self._table(records_layout(stream, spec))
         for layout in (*OUTPUTS, *SIDE):
             self._table(layout)
         self._marks()

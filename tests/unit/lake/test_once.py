@@ -130,11 +130,11 @@ def test_files_of_a_commit_that_failed_are_deleted(tmp_path: Path, monkeypatch: 
     original = LakeTable._commit
     calls: list[str] = []
 
-    def meets_another(table: LakeTable, files: list[str], checkpoint: str, last: int) -> None:
+    def meets_another(table: LakeTable, files: list[str], mark: str, marks: dict[str, int]) -> None:
         calls.append(table.layout.name)
         if calls.count(table.layout.name) == 1 and table.layout.name == "records_payments":
             pipeline.write_all()
-        original(table, files, checkpoint, last)
+        original(table, files, mark, marks)
 
     with pipeline.writer() as writer:
         monkeypatch.setattr(LakeTable, "_commit", meets_another)
