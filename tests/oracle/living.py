@@ -37,9 +37,11 @@ from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.backfill import BackfillReader
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import LoggedTimes
+from crossline.runtime.changes.stored_past import StoredIntake, StoredPast
 from crossline.runtime.snapshot import snapshot as snapshots
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
 from crossline.runtime.snapshot.spark_log import offsets_of
+from crossline.runtime.sources.intake import DecodedRows
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.rows import DECIDED, DECISIONS
@@ -49,6 +51,7 @@ from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.work.task import Task
 
 from .conditions import Timed
 from .strategies import LISTS, STREAM, Body, Record, wire_record
@@ -201,6 +204,8 @@ class Life:
     late: list[Position] = field(default_factory=list)
     deciding: Deciding | None = None
     decided: list[dict[str, Any]] = field(default_factory=list)  # of the batch that was judged last
+    stored: StoredPast | None = None
+    first: Callable[[dict[str, Any]], dict[str, Any]] | None = None  # the first chunk that the source still has
 
     @property
     def streams(self) -> dict[str, StreamSpec]:
@@ -218,11 +223,12 @@ class Life:
         self.spark = _Context()
         self.history = OffsetHistory(str(self.folder))
         sources = [
-            SourcePlan(stream, None, None, None, partial(self._rows, stream), slice_max=1)  # type: ignore[arg-type]
+            SourcePlan(stream, None, None, None, partial(self._rows, stream), slice_max=1, first=self.first)  # type: ignore[arg-type]
             for stream in self.streams
         ]
         root = str(self.folder / "state")
         backfill = BackfillReader(self.spark, sources, self.history, root, 2 * self.shards, self._plan)  # type: ignore[arg-type]
+        backfill.stored, backfill.stored_frame = self.stored, lambda _, batches: batches  # type: ignore[assignment,return-value]
         snapshot = PlanSnapshot(
             RuleSet(), self.streams, self.defaults, self.shards, Bounds(self.lag_ms), deciding=self.deciding
         )
@@ -234,8 +240,7 @@ class Life:
         )
         self.changes.start()
 
-    @staticmethod
-    def _rows(stream: str, _: Any, start: dict[str, Any] | None, end: dict[str, Any]) -> list[Piece]:
+    def _rows(self, stream: str, _: Any, start: dict[str, Any] | None, end: dict[str, Any]) -> list[Piece]:
         return [(stream, number) for number in range(start["chunk"] if start else 0, end["chunk"])]
 
     def _plan(self, raw: Sequence[tuple[list[Piece], Any]], source: SnapshotSource, cache: ShardCache) -> Any:
@@ -244,22 +249,32 @@ class Life:
         class Planned:
             def count(self) -> None:
                 query, batch = life.spark.local["sql.streaming.queryId"], life.spark.local["streaming.sql.batchId"]
-                pieces = [piece for rows, _ in raw for piece in rows]
-                list(life._judged(pieces, source, cache, str(query), int(str(batch))))
+                pieces = [(piece, intake) for rows, intake in raw for piece in rows]
+                decoded = life._decoded(source.current(), pieces)
+                list(life._judged(decoded, source, cache, str(query), int(str(batch))))
 
         return Planned()
 
-    def _judged(
-        self, chunks: Sequence[Piece], source: SnapshotSource, cache: ShardCache, query: str, batch: int
-    ) -> Iterator[tuple[str, bytes]]:
-        snapshot = source.current()
-        given: dict[tuple[int, int], list[bytes]] = {}
-        for stream, number in chunks:
+    def _decoded(self, snapshot: PlanSnapshot, pieces: Iterable[tuple[Any, Any]]) -> DecodedRows:
+        """Chunks of the log, and batches of rows of a store."""
+        for piece, intake in pieces:
+            if isinstance(intake, StoredIntake):
+                yield from intake.inner.decode(snapshot, piece, Task(0, 0, 1), 0)
+                continue
+            stream, number = piece
             start, data = self.logs[stream][number]
             partition = "log" if stream == STREAM else stream
             decoded = decode_lines(make_layout(stream, self.streams[stream]), data, partition, start)
             assert not decoded.dead
-            for at, part in parts_of(snapshot, decoded.records, Chunk(stream, number, partition)):
+            yield decoded, Chunk(stream, number, partition)
+
+    def _judged(
+        self, chunks: DecodedRows, source: SnapshotSource, cache: ShardCache, query: str, batch: int
+    ) -> Iterator[tuple[str, bytes]]:
+        snapshot = source.current()
+        given: dict[tuple[int, int], list[bytes]] = {}
+        for decoded, chunk in chunks:
+            for at, part in parts_of(snapshot, decoded.records, chunk):
                 given.setdefault((at, part.shard), []).append(pack([part]))
         for depth in range(1, snapshot.depth + 1):
             work = ShardJudge(source, cache, query, batch, depth)
@@ -310,7 +325,8 @@ class Life:
         found: dict[str, list[Position]] = {"duplicates": [], "late": []}
         decisions = []
         with self.changes.judging():
-            for kind, body in self._judged(chunks, self.changes.file, self.cache, "query", self.batches):
+            decoded = self._decoded(self.changes.file.current(), [(piece, None) for piece in chunks])
+            for kind, body in self._judged(decoded, self.changes.file, self.cache, "query", self.batches):
                 if kind == "alerts":
                     alerts += read_alerts(body)
                 elif kind == "figures":

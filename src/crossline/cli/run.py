@@ -26,6 +26,7 @@ from crossline.runtime.java.launch import RunningJava, kill_java, launch_ahead
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery
     from crossline.observe.telemetry import Telemetry
+    from crossline.runtime.changes.stored_past import StoredPast
     from crossline.runtime.pipeline.pipeline import Pipeline
     from crossline.runtime.work.totals import Totals
     from crossline.runtime.workers.companion_process import CompanionProcess
@@ -118,6 +119,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
             screen=sys.stderr if wanted.as_json else None,
             sink_watch=None if watch is None else watch.sinks,
             allow_no_rules=wanted.allow_no_rules,
+            stored_past=_stored_past(config),
         )
         running = assemble(spark, config, options)
         if watch is not None:
@@ -185,6 +187,19 @@ def _start_beside(
 
 def _writes_lake(config: PipelineConfig) -> bool:
     return config.lake is not None and config.lake.writer
+
+
+def _stored_past(config: PipelineConfig) -> Callable[[str], StoredPast] | None:
+    """Where new rules find the records that topics have deleted: in the lake."""
+    if config.lake is None:
+        return None
+
+    def past(folder: str) -> StoredPast:
+        from crossline.lake.warm_start import LakePast
+
+        return LakePast(config, folder)
+
+    return past
 
 
 def _lake_writer(pipeline: Path, running: Pipeline, *, drain: bool) -> CompanionProcess:

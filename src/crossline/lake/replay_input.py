@@ -141,7 +141,7 @@ class LakeBatches:
 def _deal(stream: str, rows: pa.Table, dealt: list[list[pa.RecordBatch]]) -> None:
     """Deal runs of rows, each of one log and chunk, to the processes, each to the one with the fewest rows."""
     counts = [0] * len(dealt)
-    for start, end in _runs(rows):
+    for start, end in runs_of(rows):
         at = counts.index(min(counts))
         counts[at] += end - start
         run = rows.slice(start, end - start).combine_chunks()
@@ -149,7 +149,8 @@ def _deal(stream: str, rows: pa.Table, dealt: list[list[pa.RecordBatch]]) -> Non
         dealt[at].append(StreamIntake.marked(stream, batch))
 
 
-def _runs(rows: pa.Table) -> list[tuple[int, int]]:
+def runs_of(rows: pa.Table) -> list[tuple[int, int]]:
+    """The runs of rows, each of one log and chunk, as [start, end)."""
     logs = np.asarray(rows.column(LOG).combine_chunks().dictionary_encode().indices)
     sequences = np.asarray(rows.column(SEQUENCE).combine_chunks().fill_null(-1))
     changes = np.flatnonzero((np.diff(logs) != 0) | (np.diff(sequences) != 0)) + 1

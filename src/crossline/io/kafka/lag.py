@@ -1,4 +1,4 @@
-"""Consumer lag: how far a reader is behind the ends of its topics."""
+"""Where topics begin and end: how far a reader is behind, and which records a topic still has."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from crossline.basics.errors import SourceError
 from crossline.io.kafka.client import SILENT
 
 ANSWER_S_MAX = 2.0  # the next scrape asks again
+STARTS_S_MAX = 30.0
+_Places = dict[tuple[str, int], int]
 
 
 class TopicLag:
@@ -30,14 +32,40 @@ class TopicLag:
             return None
         if self._client is None:
             self._client = AdminClient(self._settings, logger=SILENT)
-        places = {(topic, int(n)): offset for topic, each in offsets.items() for n, offset in each.items()}
-        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in places}
-        if not wanted:
-            return 0
-        futures = self._client.list_offsets(wanted, request_timeout=ANSWER_S_MAX)
-        try:
-            ends = {(place.topic, place.partition): future.result(ANSWER_S_MAX) for place, future in futures.items()}
-        except (KafkaException, TimeoutError) as error:
-            raise SourceError(f"the brokers did not say where topics {', '.join(offsets)} end: {error}") from error
-        behind: list[int] = [max(0, int(end.offset) - places[place]) for place, end in ends.items()]
-        return sum(behind)
+        places = _places(offsets)
+        ends = _listed(self._client, places, OffsetSpec.latest(), ANSWER_S_MAX, "end")
+        return sum(max(0, end - places[place]) for place, end in ends.items())
+
+
+class TopicStarts:
+    """The first offsets that the partitions of topics still have."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+
+    def __call__(self, offsets: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+        """Of the partitions in ``offsets``, by topic and partition. Raises SourceError where brokers do not answer."""
+        client = AdminClient(self._settings, logger=SILENT)
+        found: dict[str, dict[str, int]] = {}
+        starts = _listed(client, _places(offsets), OffsetSpec.earliest(), STARTS_S_MAX, "begin")
+        for (topic, number), offset in starts.items():
+            found.setdefault(topic, {})[str(number)] = offset
+        return found
+
+
+def _places(offsets: Mapping[str, Any]) -> _Places:
+    return {(topic, int(number)): offset for topic, each in offsets.items() for number, offset in each.items()}
+
+
+def _listed(client: AdminClient, places: _Places, spec: OffsetSpec, within_s: float, what: str) -> _Places:
+    """The offset by ``spec`` of each partition; a partition that is gone is an error as well."""
+    wanted = {TopicPartition(topic, number): spec for topic, number in places}
+    if not wanted:
+        return {}
+    futures = client.list_offsets(wanted, request_timeout=within_s)
+    try:
+        found = {(place.topic, place.partition): future.result(within_s) for place, future in futures.items()}
+    except (KafkaException, TimeoutError) as error:
+        topics = ", ".join(sorted({topic for topic, _ in places}))
+        raise SourceError(f"the brokers did not say where topics {topics} {what}: {error}") from error
+    return {place: int(each.offset) for place, each in found.items()}

@@ -6,6 +6,8 @@ the pipeline stands. Without that, a rule published now would differ for a while
 The past is read in slices that end where batches ended, each judged on the state of the slices before, as batches are:
 the log that this writes is the past, and no more than a slice is held beside the windows. Slices are read while
 batches go on; the last step reads the records of these batches and runs between two batches.
+
+What a topic has deleted is read from a store of records, the lake, where there is one.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.basics.errors import CrosslineError, StoppedError
@@ -30,6 +33,14 @@ from crossline.plan.compile import StreamPlan
 from crossline.plan.state_stores import StateStore
 from crossline.rules.holds.hold import HoldRule
 from crossline.runtime.changes.rule_feed import ListTimes
+from crossline.runtime.changes.stored_past import (
+    PastStart,
+    StoredIntake,
+    StoredPast,
+    StoredSpan,
+    past_start,
+    stored_frame,
+)
 from crossline.runtime.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.failure import explained
@@ -82,14 +93,16 @@ class BackfillError(CrosslineError):
 class _Reading:
     """New state stores of one plan, and how far their past has been read.
 
-    ``streams``: numbers of the sources whose records enter them. ``query``: a name of its own for each reading, so that
-    no process takes a slice of one for that of another.
+    ``streams``: numbers of the sources whose records enter them. ``stored``: what is still to be read from the store of
+    records. ``query``: a name of its own for each reading, so that no process takes a slice of one for that of another.
     """
 
     streams: tuple[int, ...]
     snapshot: StaticSnapshot
     backfill: Backfill
     reached: OffsetMark | None
+    begun: PastStart
+    stored: StoredSpan | None
     query: str = field(default_factory=lambda: f"backfill-{secrets.token_hex(8)}")
 
 
@@ -98,7 +111,8 @@ class BackfillReader:
     """Reads the backfills of new state stores.
 
     ``held_max``: shards whose state a process may hold. ``jobs``: a context that jobs are done in, so that a stop can
-    end them; it raises StoppedError then.
+    end them; it raises StoppedError then. ``stored``: has records that topics have deleted. ``stored_frame``: makes a
+    DataFrame of its rows.
     """
 
     spark: SparkSession
@@ -108,6 +122,8 @@ class BackfillReader:
     held_max: int
     plan: Plan
     jobs: Callable[[], AbstractContextManager[None]] = nullcontext
+    stored: StoredPast | None = None
+    stored_frame: Callable[[SparkSession, Sequence[pa.RecordBatch]], DataFrame] = stored_frame
     _readings: dict[tuple[StateStore, ...], _Reading] = field(default_factory=dict)
 
     def read(self, before: PlanSnapshot, after: PlanSnapshot, lists: ListTimes) -> dict[str, Backfill]:
@@ -136,11 +152,15 @@ class BackfillReader:
                     reading = self._readings[state_stores] = begin(after, streams, state_stores, end, lists)
                 self._go_on(reading, end)
             except StoppedError:
+                self._drop_stored(state_stores)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other plans' backfills are read
+                self._drop_stored(state_stores)
                 failures.append(f"{names}: {explained(error)}")
                 continue
             found |= {state_store.name: reading.backfill for state_store in state_stores}
+            if reading.begun.short:
+                failures.append(f"{names}: {reading.begun.short}; windows begin with what is left")
         if failures:
             raise BackfillError("; ".join(failures), found)
         return found
@@ -153,6 +173,12 @@ class BackfillReader:
             for name in store.folders(BACKFILLS):
                 if name not in used:
                     store.clear(f"{BACKFILLS}/{name}")
+
+    def _drop_stored(self, state_stores: tuple[StateStore, ...]) -> None:
+        """Begin again where the store was not read whole: it may cut the same records into other slices then."""
+        reading = self._readings.get(state_stores)
+        if reading is not None and reading.stored is not None:
+            del self._readings[state_stores]
 
     def _read_by(self, plan: StreamPlan) -> tuple[int, ...] | None:
         """The numbers of the sources whose records enter ``plan``; None where hits do."""
@@ -190,13 +216,12 @@ class BackfillReader:
             max(end.ingest_ms[each] for each in streams if each in end.ingest_ms) - snapshot.bounds.partition_lag_ms
         )
         reach_ms = min(_reach_ms(state_store, slowest_ms) for state_store in state_stores)
-        starts = [self.history.before(stream, reach_ms) for stream in streams]
-        begun = [mark for mark in starts if mark is not None and not whole]
-        start = min(begun, key=lambda mark: mark.batch) if len(begun) == len(starts) else None
+        begun = self._begun(numbers, end, reach_ms, snapshot, whole=whole)
         # State stores that are only looked at ahead may be called as those that come instead: of a folder each.
         folder = blake2b(repr(state_stores).encode(), digest_size=8).hexdigest()
         # Of a run that ended before it was used.
         retry_until_available(lambda: file_store(self.state_root).clear(f"{BACKFILLS}/{folder}"), within_s=AWAY_S_MAX)
+        start = begun.mark if begun.stored is None else None
         clocks = {each: start.ingest_ms[each] for each in streams if each in start.ingest_ms} if start else {}
         reached_ms = dict.fromkeys(streams, 0 if whole else reach_ms - SLOWEST_MS)
         of_then = replace(
@@ -204,22 +229,64 @@ class BackfillReader:
         )
         alone = replace(of_then, only=names, clocks=clocks, backfills={}, deciding=None, depth_max=1)
         mine = replace(alone, _plans=None, _joins=None)
-        return _Reading(numbers, StaticSnapshot(mine.to_json()), Backfill(folder, 0), start)
+        judged = StaticSnapshot(mine.to_json())
+        return _Reading(numbers, judged, Backfill(folder, 0), begun.mark, begun, begun.stored)
+
+    def _begun(
+        self, numbers: Sequence[int], end: OffsetMark, reach_ms: int, snapshot: PlanSnapshot, *, whole: bool
+    ) -> PastStart:
+        """Where the reading begins: after the newest mark before all that is reached, in the store where a topic ends.
+
+        ``whole``: all that there is, is read.
+        """
+        mine = [self.sources[number] for number in numbers]
+        starts = [] if whole else [self.history.before(source.stream, reach_ms) for source in mine]
+        begun = [mark for mark in starts if mark is not None]
+        start = min(begun, key=lambda mark: mark.batch) if begun and len(begun) == len(mine) else None
+        # A record may be dated that much later than it came.
+        ahead_ms = max(snapshot.streams[source.stream].future_bound for source in mine)
+        return past_start(
+            [self.sources[number] for number in numbers],
+            _of_sources(start, numbers) if start is not None else None,
+            [self.history.first_read(len(self.sources))[number] for number in numbers],
+            _of_sources(end, numbers),
+            self.stored,
+            (_of_sources(mark, numbers) for mark in self.history.between(None, end)),
+            None if whole else reach_ms - ahead_ms,
+        )
 
     def _go_on(self, reading: _Reading, end: OffsetMark) -> None:
         cache = ShardCache(
             backfill_root(self.state_root, reading.backfill.folder), per_query=False, held_max=self.held_max
         )
+        if reading.stored is not None:
+            self._go_on_stored(reading, reading.stored, cache)
         for mark in self._ends(reading, end):
             inputs = [
                 (source.history(self.spark, start, mark.offsets[number] or {}), source.intake)
                 for number, source, start in self._from(reading.streams, reading.reached)
                 if mark.offsets[number] is not None
             ]
-            with self.jobs(), as_batch(self.spark, reading.query, reading.backfill.slices, wall_clock_ms()):
-                self.plan(inputs, reading.snapshot, cache).count()
-            reading.backfill = Backfill(reading.backfill.folder, reading.backfill.slices + 1)
+            self._judge(reading, inputs, cache)
             reading.reached = mark
+
+    def _go_on_stored(self, reading: _Reading, span: StoredSpan, cache: ShardCache) -> None:
+        """What the source has deleted."""
+        assert self.stored is not None  # noqa: S101 - it has given the span
+        log.info("backfill from the lake", streams=list(span.ends), up_to_batch=span.batch)
+        for rows in self.stored.slices(span):
+            inputs = [
+                (self.stored_frame(self.spark, batches), StoredIntake(self.stored.intake(stream)))
+                for stream, batches in rows.items()
+            ]
+            self._judge(reading, inputs, cache)
+        reading.stored = None
+
+    def _judge(self, reading: _Reading, inputs: Sequence[Input], cache: ShardCache) -> None:
+        """Judge the next slice."""
+        with self.jobs(), as_batch(self.spark, reading.query, reading.backfill.slices, wall_clock_ms()):
+            self.plan(inputs, reading.snapshot, cache).count()
+        reading.backfill = Backfill(reading.backfill.folder, reading.backfill.slices + 1)
 
     def _from(
         self, numbers: Sequence[int], mark: OffsetMark | None
@@ -236,6 +303,8 @@ class BackfillReader:
         most = [self.sources[number].slice_max for number in reading.streams]
         begun, last = amounts(reading.reached), None
         for mark in self.history.between(reading.reached, end):
+            if not reading.begun.readable([offsets for *_, offsets in self._from(reading.streams, mark)]):
+                continue
             now = amounts(mark)
             if last is not None and any(n - b > m for n, b, m in zip(now, begun, most, strict=True)):
                 yield last
@@ -243,6 +312,11 @@ class BackfillReader:
             last = mark if now != begun else None
         if last is not None:
             yield last
+
+
+def _of_sources(mark: OffsetMark, numbers: Sequence[int]) -> OffsetMark:
+    """``mark`` with the offsets of these sources alone, in their order."""
+    return replace(mark, offsets=[mark.offsets[number] for number in numbers])
 
 
 def _reach_ms(state_store: StateStore, slowest_ms: int) -> int:

@@ -25,6 +25,7 @@ from crossline.rule_registry.directory import IngestClock, log_path
 from crossline.rules.policy.policy import Deciding
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_feed import DirectoryFeed, FixedFeed
+from crossline.runtime.changes.stored_past import StoredPast
 from crossline.runtime.java.launch import is_on_this_machine
 from crossline.runtime.java.settings import DAEMON
 from crossline.runtime.pipeline.batches import PipelineSettings
@@ -61,7 +62,8 @@ class RunOptions:
     ``complete``: what is there is judged, then it ends; a last line without an end counts if it is whole (``drain`` of
     ``file_source``).
     ``screen``: where a console sink prints, the standard output where None. ``sink_watch``: receives the state of
-    sinks. ``allow_no_rules``: whether it starts where no rule is left to judge by.
+    sinks. ``allow_no_rules``: whether it starts where no rule is left to judge by. ``stored_past``: by the folder of
+    the checkpoint, the store of records that topics have deleted.
     """
 
     complete: bool = False
@@ -69,6 +71,7 @@ class RunOptions:
     screen: TextIO | None = None
     sink_watch: SinkWatch | None = None
     allow_no_rules: bool = True
+    stored_past: Callable[[str], StoredPast] | None = None
 
     def sink(self, settings: Settings, pipeline: str) -> Sink:
         """The sink of ``settings``; sentences go to ``screen`` where one is given."""
@@ -187,6 +190,7 @@ def _assembled(
         checkpoint=held,
         before=before,
         sink_watch=options.sink_watch,
+        stored_past=options.stored_past(str(held.folder)) if options.stored_past is not None else None,
     )
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline

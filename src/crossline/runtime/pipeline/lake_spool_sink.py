@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
-
-import orjson
 
 from crossline.basics.errors import SinkError, UsageError
 from crossline.io.objects.file_stores import StoreUnavailableError
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, Ranges, SpooledBatch
 from crossline.io.sinks.base import Delivery, wall_clock_ms
-from crossline.runtime.snapshot.spark_log import offsets_of
+from crossline.runtime.snapshot.spark_log import first_offsets, offsets_of
 
 
 class BatchRanges:
@@ -33,18 +30,10 @@ class BatchRanges:
         after = offsets_of(self._checkpoint, batch)
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for number, (stream, begin, end) in enumerate(zip(self._streams, before, after, strict=True)):
-            starts = dict(_logs(self._first(number) if begin is None else begin))
+            starts = dict(_logs(first_offsets(self._checkpoint, number) if begin is None else begin))
             ranges = {log: (starts.get(log, 0), stop) for log, stop in _logs(end) if stop > starts.get(log, 0)}
             if ranges:
                 found[stream] = ranges
-        return found
-
-    def _first(self, number: int) -> dict[str, Any] | None:
-        """Where Spark began to read source ``number``: a topic's first offset need not be 0."""
-        begun = Path(self._checkpoint) / "spark" / "sources" / str(number) / "0"
-        if not begun.exists():
-            return None
-        found: dict[str, Any] = orjson.loads(begun.read_bytes().partition(b"\n")[2])
         return found
 
 

@@ -17,6 +17,7 @@ from crossline.logs import get_logger, of_work
 from crossline.runtime.changes.backfill import BackfillReader
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import RuleFeed
+from crossline.runtime.changes.stored_past import StoredPast
 from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
 from crossline.runtime.snapshot.checkpoint import Checkpoint
@@ -58,6 +59,7 @@ class Pipeline:
         checkpoint: Checkpoint | None = None,
         before: PlanSnapshot | None = None,
         sink_watch: SinkWatch | None = None,
+        stored_past: StoredPast | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -70,7 +72,14 @@ class Pipeline:
         placement = shard_placement_of(spark, settings.partitions) if settings.placement else None
         planner = Planner(settings, self._stopping, placement)
         backfill = BackfillReader(
-            spark, sources, history, settings.state_root, settings.shards_held, planner.backfill, self._jobs.jobs
+            spark,
+            sources,
+            history,
+            settings.state_root,
+            settings.shards_held,
+            planner.backfill,
+            self._jobs.jobs,
+            stored_past,
         )
         backfill_of = backfill if settings.backfill else None
         self._changes = RuleChanges(

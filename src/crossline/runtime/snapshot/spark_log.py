@@ -39,6 +39,15 @@ def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
     return [None if line == "-" else orjson.loads(line) for line in _planned(checkpoint, batch)[2:]]
 
 
+def first_offsets(checkpoint: str, source: int) -> dict[str, Any] | None:
+    """Where Spark began to read source number ``source``, as it notes for topics; None where it notes nothing."""
+    begun = Path(checkpoint) / "spark" / "sources" / str(source) / "0"
+    if not begun.exists():
+        return None
+    found: dict[str, Any] = orjson.loads(begun.read_bytes().partition(b"\n")[2])
+    return found
+
+
 def query_id(checkpoint: str) -> str:
     """The id of the checkpoint's query, which Spark notes before the first batch and keeps."""
     return str(orjson.loads((Path(checkpoint) / "spark" / "metadata").read_bytes())["id"])

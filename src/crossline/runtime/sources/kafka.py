@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.io.kafka.client import java_settings, librdkafka_settings, reading_settings
-from crossline.io.kafka.lag import TopicLag
+from crossline.io.kafka.lag import TopicLag, TopicStarts
 from crossline.io.kafka.record_fetcher import KafkaRecordFetcher
 from crossline.io.kafka.topics import TopicWatch
 from crossline.io.registry.schema_store import SchemaStore
@@ -100,6 +100,7 @@ def kafka_source(
         verify=watch.request,
         client=reading,
         waiting=TopicLag(client),
+        first=TopicStarts(client),
     )
 
 

@@ -30,6 +30,15 @@ def records_before(offsets: Mapping[str, Any] | None) -> int:
     return sum(records_before(each) if isinstance(each, Mapping) else each for each in (offsets or {}).values())
 
 
+def lacks(begun: Mapping[str, Any] | None, first: Mapping[str, Any]) -> bool:
+    """Whether a reader that goes on at ``begun`` (None: at 0) needs records before ``first``; by partition."""
+    for name, offset in first.items():
+        mine = (begun or {}).get(name)
+        if lacks(mine, offset) if isinstance(offset, Mapping) else (mine or 0) < offset:
+            return True
+    return False
+
+
 def _no_doubt() -> Callable[[], None]:
     """Most sources look at each piece as they read it."""
     return _nothing
@@ -48,6 +57,7 @@ class SourcePlan:
     ``client``: where the stream is topics, how their brokers are reached, secrets included. ``waiting``: how much
     (of ``unit``) lies behind an offset, as far as is known; None where the source cannot tell. ``listed``: the folder
     of the list of its chunks, where batches of it are to be small, and soon: these need no task of Spark.
+    ``first``: given offsets of topics, the first that these still have; None where a source keeps its records.
     """
 
     stream: str
@@ -64,3 +74,4 @@ class SourcePlan:
     waiting: Callable[[dict[str, Any] | None], int | None] | None = None
     unit: Literal["records", "bytes"] = "records"
     listed: str | None = None
+    first: Callable[[dict[str, Any]], dict[str, Any]] | None = None

@@ -11,7 +11,7 @@ import orjson
 
 from crossline.basics.times import BEGINNING_MS
 from crossline.evaluate.output import StreamClocks
-from crossline.runtime.snapshot.spark_log import offsets_of, unfinished_batch
+from crossline.runtime.snapshot.spark_log import first_offsets, offsets_of, unfinished_batch
 
 EVERY_MS = 1_000  # of ingest time between two marks
 KEEP_BYTES = 64 << 20  # of marks; with more, the older half goes
@@ -82,6 +82,10 @@ class OffsetHistory:
             stream: StreamClocks(ms, mark.slowest_ms.get(stream, BEGINNING_MS), mark.event_ms.get(stream))
             for stream, ms in mark.ingest_ms.items()
         }
+
+    def first_read(self, count: int) -> list[dict[str, Any] | None]:
+        """Where the reading of each of ``count`` sources began; None where that is not known."""
+        return [first_offsets(str(self._folder), number) for number in range(count)]
 
     def before(self, stream: str, clock_ms: int) -> OffsetMark | None:
         """The newest mark at which no record of ``stream`` was of ``clock_ms`` or later; None: from the beginning."""
