@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
 WAIT_S = 120.0
 # Errors that the client reports and recovers from: a broker that is slow to answer, or that has just started.
@@ -26,11 +26,11 @@ def mock_brokers() -> Iterator[str]:
 
 
 def read_topic(brokers: str, topic: str) -> list[Message]:
-    """Every message of ``topic``, partition by partition."""
+    """Every message that ``topic`` has, partition by partition."""
     settings = {"bootstrap.servers": brokers, "group.id": "reader", "enable.partition.eof": True, "log_level": 0}
     consumer = Consumer(settings, logger=logging.getLogger("tests.kafka"))
     partitions = list(consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     messages: list[Message] = []
     open_ = set(partitions)
     while open_:

@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
+from crossline.lake.warm_start import LakePast
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config
 from crossline.runtime.pipeline.pipeline import Pipeline
 from crossline.runtime.work.totals import Totals
@@ -148,8 +150,14 @@ class Running:
         self._last = hold_after
         self._held = threading.Event()
         self._watch = watch
-        options = RunOptions(complete, self._batch, sink_watch=None if watch is None else watch.sinks)
-        self.pipeline: Pipeline = assemble(spark, project.config(), options)
+        config = project.config()
+        options = RunOptions(
+            complete,
+            self._batch,
+            sink_watch=None if watch is None else watch.sinks,
+            stored_past=None if config.lake is None else partial(LakePast, config),
+        )
+        self.pipeline: Pipeline = assemble(spark, config, options)
         if watch is not None:
             watch.follow(self.pipeline)
         self.pipeline.start()  # batches may be done before it returns

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 import yaml
+from confluent_kafka import TopicPartition
 
 from connectors.kafka_mock import WAIT_S
 from crossline.lake.catalog import open_lake
@@ -23,10 +24,11 @@ from crossline.lake.writer_setup import writer_of
 
 from .feeding import fed, needed
 from .killing import finish, kill_driver, running, tiered_at
-from .project import Alerts, Project, by_id
-from .test_kafka import BY_ACCOUNT, SEED, scattered
-from .topics import by_account, project_on, send
-from .traffic import RULES, STREAM
+from .project import Alerts, Project, by_id, figures, from_twin
+from .test_hot_rules import as_published
+from .test_kafka import BY_ACCOUNT, PAIR, SEED, scattered
+from .topics import Sent, by_account, in_ingest_order, project_on, send, twin
+from .traffic import RULES, STREAM, records, velocity
 
 if TYPE_CHECKING:
     from dev.services.broker import LocalBroker
@@ -49,6 +51,16 @@ def write(project: Project) -> None:
     with writer_of(project.config()) as writer:
         while writer.write_next() is not None:
             pass
+
+
+def write_up_to(project: Project, records: int) -> None:
+    """Write until the lake has so many records: Spark commits a batch a moment after it is delivered."""
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        write(project)
+        if reader_of(project).count(f"records_{STREAM}") >= records:
+            return
+    raise AssertionError(f"not {records} records in the lake in time")
 
 
 def reader_of(project: Project) -> LakeReader:
@@ -120,6 +132,46 @@ def test_a_stop_in_the_midst_leaves_the_lake_whole(
     project.drain(spark)
     write(project)
     check(project, len(sent))
+
+
+def test_a_later_rule_gets_its_past_from_the_lake_where_its_topic_has_deleted_it(
+    spark: SparkSession, kafka_broker: LocalBroker, kafka_topic: Topic, tmp_path: Path
+) -> None:
+    """Twenty of fifty records are in the lake alone, ten in the lake and the topic, twenty in the topic alone."""
+    topic, alerts, unhurried = kafka_topic(2), kafka_topic(), {"emit": "every", "allowed_lateness": "10m"}
+    now_ms = time.time_ns() // 1_000_000
+    log = [{**each, "event_time": now_ms - 10 * (60 - number)} for number, each in enumerate(records(59, seed=6))]
+    sent = [Sent(topic, int(each["account"][1:]) % 2, json.dumps(each).encode(), 0) for each in log]
+    project = with_lake(project_on(kafka_broker.brokers, tmp_path, [topic], alerts, [{**PAIR, **unhurried}]))
+    with project.start(spark) as running:
+        send(kafka_broker.brokers, sent[:20])
+        running.until_read(20)
+        delete = [
+            TopicPartition(topic, number, sum(each.partition == number for each in sent[:20])) for number in (0, 1)
+        ]
+        send(kafka_broker.brokers, sent[20:30])
+        running.until_read(30)
+        write_up_to(project, 30)
+        judged = in_ingest_order(kafka_broker.brokers, [topic])[:20]
+        admin = kafka_broker.admin()
+        for deleted in admin.delete_records(delete).values():
+            deleted.result(WAIT_S)
+        send(kafka_broker.brokers, sent[30:50])
+        running.until_read(50)
+        project.publish("sum.yaml", [velocity("sum", "sum", 100, aggregation_field="amount", **unhurried)])
+        running.until_logged("published", rule_id="sum")
+        send(kafka_broker.brokers, sent[50:])
+        running.until_read(59)
+    judged += in_ingest_order(kafka_broker.brokers, [topic])
+    assert len(judged) == 59
+    assert figures(project.alerts()) == from_twin(twin(as_published(project), judged))
+    assert "without_past" not in [event["event"] for event in project.rule_log()]
+    deleted_ids = {each["id"] for each in log[:20]}
+    assert any(
+        deleted_ids & set(alert["evidence"]["record_ids"])
+        for alert in project.alerts().values()
+        if alert["rule_id"] == "sum"
+    )
 
 
 def kill_writer(process: subprocess.Popen[bytes]) -> bool:

@@ -170,10 +170,9 @@ def _assembled(
             before=before,
         )
     held.keep_log(log_path(config.rules.path, config.name))
-    tables = held.folder / "tables"
-    feed = DirectoryFeed(config, clocks_of(config), tables, allow_no_rules=options.allow_no_rules)
+    feed = DirectoryFeed(config, clocks_of(config), held.folder / "tables", allow_no_rules=options.allow_no_rules)
     sinks = _sinks(config, options, held)
-    in_force = InForce()
+    in_force, past = InForce(), options.stored_past
     if config.serve is not None:
         ends = SourceEnds(str(held.folder), order)
         sinks.append(FeedSink(held.folder / FEED, ends, in_force, copy=held.keep_feed))
@@ -190,7 +189,7 @@ def _assembled(
         checkpoint=held,
         before=before,
         sink_watch=options.sink_watch,
-        stored_past=options.stored_past(str(held.folder)) if options.stored_past is not None else None,
+        stored_past=None if past is None else past(str(held.folder)),
     )
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline

@@ -71,16 +71,8 @@ class Pipeline:
         history = self._history = OffsetHistory(settings.checkpoint)
         placement = shard_placement_of(spark, settings.partitions) if settings.placement else None
         planner = Planner(settings, self._stopping, placement)
-        backfill = BackfillReader(
-            spark,
-            sources,
-            history,
-            settings.state_root,
-            settings.shards_held,
-            planner.backfill,
-            self._jobs.jobs,
-            stored_past,
-        )
+        places = (settings.state_root, settings.shards_held)
+        backfill = BackfillReader(spark, sources, history, *places, planner.backfill, self._jobs.jobs, stored_past)
         backfill_of = backfill if settings.backfill else None
         self._changes = RuleChanges(
             snapshot, before, feed, history, settings.checkpoint, backfill_of, self._stopping, settings.breaker
