@@ -85,6 +85,11 @@ def _rows_of(batch: SpooledBatch, *, decisions: bool) -> Iterator[tuple[TableLay
         )
 
 
+def alert_row(alert: Mapping[str, Any]) -> Row:
+    """The row of an alert or a correction whose position is not known."""
+    return _alert(alert, None, None)
+
+
 def _position(stream: str, log: str, position: int, record_id: str | None) -> Row:
     return {"stream": stream, "log": log, "position": position, "record_id": record_id}
 

@@ -15,6 +15,7 @@ from crossline.lake.row_filters import all_of
 from crossline.lake.table_layouts import (
     OUTPUTS,
     RECORDS,
+    REPORTS,
     SIDE,
     WATERMARKS,
     TableLayout,
@@ -58,8 +59,8 @@ class LakeReader:
         return [*mine, *OUTPUTS, *SIDE, WATERMARKS]
 
     def tables(self) -> Iterator[LakeTable]:
-        """The tables that are there."""
-        for layout in self.layouts():
+        """The tables that are there, those of gaps and fills last."""
+        for layout in (*self.layouts(), *REPORTS):
             table = self._find(layout.name)
             if table is not None:
                 yield LakeTable(layout, table)

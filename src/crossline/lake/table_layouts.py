@@ -162,7 +162,29 @@ WATERMARKS = _layout(
     "committed_at",
     (CHECKPOINT, BATCH),
 )
+# Records that a topic had deleted before the lake had them: positions ``first`` to ``end`` (exclusive) of a log.
+MISSING = _layout(
+    "missing_records",
+    (("stream", STRING), ("log", STRING), ("first", pa.int64()), ("end", pa.int64()), ("noted_at", INSTANT)),
+    "noted_at",
+    ("stream", "log", "first", "end"),
+)
+# Spans of the ingest clock that a rule version has judged afterwards, and the alerts that it would have given.
+FILLS = _layout(
+    "fills",
+    (
+        *(("rule_id", STRING), ("rule_version", pa.int64()), ("stream", STRING)),
+        *(("from", INSTANT), ("to", INSTANT), ("alerts", pa.int64()), ("filled_at", INSTANT)),
+    ),
+    "filled_at",
+    ("rule_id", "rule_version", "stream", "from", "to"),
+)
+# A fill that was killed may be repeated with another end.
+FILLED_ALERTS = _layout(
+    "filled_alerts", _ALERT, "event_time", ("alert_id",), ("alert_id", "record_id", "key"), repeats=True
+)
 SIDE = (RECEIPTS, LABELS, CASES)
+REPORTS = (MISSING, FILLS, FILLED_ALERTS)
 OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECORDS)
 
 

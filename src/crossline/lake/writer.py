@@ -7,6 +7,7 @@ batches, and each table takes those that it does not have.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,13 +17,23 @@ import pyarrow as pa
 from crossline.basics.values import I64
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, SpooledBatch
 from crossline.lake.catalog import LakeAddress
-from crossline.lake.delivery_rows import delivery_rows
+from crossline.lake.delivery_rows import delivery_rows, rows_table
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.log_clocks import LogClocks
-from crossline.lake.record_rows import RecordOrigin, record_rows
+from crossline.lake.record_rows import US_PER_MS, RecordOrigin, record_rows
 from crossline.lake.side_logs import decision_folder, side_logs, write_log
-from crossline.lake.source_reader import SourceReader
-from crossline.lake.table_layouts import OUTPUTS, SIDE, TableLayout, records_layout
+from crossline.lake.source_reader import Gap, SourceReader
+from crossline.lake.table_layouts import (
+    BATCH,
+    CHECKPOINT,
+    DELIVERED,
+    MISSING,
+    OUTPUTS,
+    REPORTS,
+    SIDE,
+    TableLayout,
+    records_layout,
+)
 from crossline.lake.watermark import Watermark, Watermarks
 from crossline.logs import get_logger
 from crossline.runtime.snapshot.spark_log import committed
@@ -105,7 +116,9 @@ class LakeWriter:
         checkpoint, last = batches[0].delivery.checkpoint, batches[-1].number
         clocks = LogClocks(dict(mark.clocks))
         in_batches = decision_folder(self.reader.config) is None  # else files have them, on all records
+        known = len(self.reader.gaps)
         rows = {**self._records(batches, clocks), **delivery_rows(batches, decisions=in_batches)}
+        rows |= _missing_rows(self.reader.gaps[known:], batches[-1])
         added: dict[str, int] = {}
         for layout, table in rows.items():
             self.before_step(layout.name)
@@ -186,7 +199,7 @@ class LakeWriter:
         """Make all tables, so that readers find them before the first commit."""
         for stream, spec in self.reader.config.streams.items():
             self._table(records_layout(stream, spec))
-        for layout in (*OUTPUTS, *SIDE):
+        for layout in (*OUTPUTS, *SIDE, *REPORTS):
             self._table(layout)
         self._marks()
 
@@ -224,6 +237,17 @@ class _Runs:
         if chunk is None:
             return np.searchsorted(self.ends[name], offsets, side="right")
         return np.full(len(offsets), np.searchsorted(self.ends[name], chunk, side="right"), np.int64)
+
+
+def _missing_rows(gaps: Sequence[Gap], last: SpooledBatch) -> dict[TableLayout, pa.Table]:
+    """What sources had deleted; nothing where they had all."""
+    common = {BATCH: last.number, CHECKPOINT: last.delivery.checkpoint, DELIVERED: last.delivered_ms * US_PER_MS}
+    noted_us = time.time_ns() // 1_000
+    rows = [
+        {"stream": gap.stream, "log": gap.log, "first": gap.start, "end": gap.end, "noted_at": noted_us, **common}
+        for gap in gaps
+    ]
+    return {MISSING: rows_table(MISSING, rows)} if rows else {}
 
 
 def _dead_positions(batches: Sequence[SpooledBatch]) -> dict[tuple[str, str], dict[int, str]]:

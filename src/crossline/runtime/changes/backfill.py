@@ -42,7 +42,7 @@ from crossline.runtime.changes.stored_past import (
     stored_frame,
 )
 from crossline.runtime.snapshot.snapshot import Backfill, PlanSnapshot, SnapshotSource, StaticSnapshot
-from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.sources.plan_source import SourcePlan, lacks
 from crossline.runtime.spark.failure import explained
 from crossline.runtime.spark.flow import Input
 from crossline.runtime.spark.task import as_batch
@@ -147,7 +147,7 @@ class BackfillReader:
                 continue
             try:
                 reading = self._readings.get(state_stores)
-                if reading is None:
+                if reading is None or not self._still_there(reading, end):
                     begin = partial(self._begin, whole=plan.clock is not None)
                     reading = self._readings[state_stores] = begin(after, streams, state_stores, end, lists)
                 self._go_on(reading, end)
@@ -173,6 +173,16 @@ class BackfillReader:
             for name in store.folders(BACKFILLS):
                 if name not in used:
                     store.clear(f"{BACKFILLS}/{name}")
+
+    def _still_there(self, reading: _Reading, end: OffsetMark) -> bool:
+        """Whether the sources still have what comes next; topics may have deleted it since it was read so far."""
+        if reading.reached is None or reading.stored is not None:
+            return True
+        for number, source, offsets in self._from(reading.streams, reading.reached):
+            stands = end.offsets[number]
+            if source.first is not None and offsets and stands and lacks(offsets, source.first(stands)):
+                return False
+        return True
 
     def _drop_stored(self, state_stores: tuple[StateStore, ...]) -> None:
         """Begin again where the store was not read whole: it may cut the same records into other slices then."""
