@@ -184,7 +184,7 @@ FILLED_ALERTS = _layout(
     "filled_alerts", _ALERT, "event_time", ("alert_id",), ("alert_id", "record_id", "key"), repeats=True
 )
 SIDE = (RECEIPTS, LABELS, CASES)
-REPORTS = (MISSING, FILLS, FILLED_ALERTS)
+REPORTS = (MISSING, FILLS, FILLED_ALERTS)  # made with their first row
 OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECORDS)
 
 

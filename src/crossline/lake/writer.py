@@ -29,7 +29,6 @@ from crossline.lake.table_layouts import (
     DELIVERED,
     MISSING,
     OUTPUTS,
-    REPORTS,
     SIDE,
     TableLayout,
     records_layout,
@@ -199,7 +198,7 @@ class LakeWriter:
         """Make all tables, so that readers find them before the first commit."""
         for stream, spec in self.reader.config.streams.items():
             self._table(records_layout(stream, spec))
-        for layout in (*OUTPUTS, *SIDE, *REPORTS):
+        for layout in (*OUTPUTS, *SIDE):
             self._table(layout)
         self._marks()
 
