@@ -103,6 +103,11 @@ class LakeReader:
         table = self._find(WATERMARKS.name)
         return None if table is None else Watermarks(LakeTable(WATERMARKS, table)).newest()
 
+    def last_batch(self, checkpoint: str) -> int:
+        """The last batch of a checkpoint up to which all tables are whole; -1: none."""
+        table = self._find(WATERMARKS.name)
+        return -1 if table is None else Watermarks(LakeTable(WATERMARKS, table)).last(checkpoint).batch
+
     def _there(self, name: str) -> Table:
         table = self._find(name)
         if table is None:

@@ -17,8 +17,7 @@ from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
 from crossline.lake.replay_input import LakeInput, LakeIntake, runs_of
 from crossline.lake.row_filters import not_equal
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, LOG, POSITION, WATERMARKS, records_table
-from crossline.lake.watermark import Watermarks
+from crossline.lake.table_layouts import BATCH, CHECKPOINT, LOG, POSITION, records_table
 from crossline.runtime.changes.stored_past import StoredSpan
 from crossline.runtime.snapshot.spark_log import query_id
 from crossline.runtime.sources.intake import Intake
@@ -48,8 +47,7 @@ class LakePast:
     def batch(self) -> int | None:
         """The last batch up to which all tables are whole; None: none yet."""
         with closing(LakeReader(open_lake(self.config, self.environment), self.config)) as reader:
-            table = next((each for each in reader.tables() if each.layout.name == WATERMARKS.name), None)
-            last = Watermarks(table).last(query_id(self.folder)).batch if table is not None else -1
+            last = reader.last_batch(query_id(self.folder))
             return last if last >= 0 else None
 
     def intake(self, stream: str) -> Intake:

@@ -23,7 +23,7 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 
 if TYPE_CHECKING:
     from crossline.cli.backtest import Setting
-    from crossline.lake.gap_report import MissingRecords, RuleGap
+    from crossline.lake.gaps.report import MissingRecords, RuleGap
     from crossline.lake.reading import LakeReader
     from crossline.rules.ruleset import RuleSet
 
@@ -43,7 +43,7 @@ def gaps(
 ) -> None:
     """List the gaps of the live rules, by the rule log of the pipeline, and the records that the lake does not have."""
     reader = open_reader(pipeline)
-    from crossline.lake.gap_report import missing_records, rule_gaps
+    from crossline.lake.gaps.report import missing_records, rule_gaps
 
     setting = setting_of(None, None, None, str(pipeline), None, as_of_log=True)
     log = log_of(setting.rules, setting.name)
@@ -88,7 +88,7 @@ def _fill(
 ) -> None:
     """Judge ``found`` by the live versions, and keep what they give."""
     from crossline.backtest import in_process
-    from crossline.lake.gap_fill import keep_fills, rules_to_fill
+    from crossline.lake.gaps.fill import keep_fills, rules_to_fill
     from crossline.lake.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 

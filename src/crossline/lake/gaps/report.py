@@ -1,7 +1,7 @@
 """Which hours of the lake a rule has not judged, and which records the lake does not have.
 
 A rule judges the records whose log reached an instant from its publication on, and none while it is paused or retired.
-The rule log has these instants. Hours that a fill has judged afterwards (``gap_fill``) are no gaps.
+The rule log has these instants. Hours that a fill has judged afterwards (``fill``) are no gaps.
 """
 
 from __future__ import annotations

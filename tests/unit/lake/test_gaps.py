@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from crossline.basics.errors import CrosslineError
 from crossline.cli.main import run_command
-from crossline.lake import gap_fill
-from crossline.lake.gap_fill import keep_fills
-from crossline.lake.gap_report import MissingRecords, RuleGap, missing_records, without
+from crossline.lake.gaps import fill as gap_fill
+from crossline.lake.gaps.fill import keep_fills
+from crossline.lake.gaps.report import MissingRecords, RuleGap, missing_records, without
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.source_reader import Gap
 from crossline.rule_registry.directory import DirectoryRuleLog

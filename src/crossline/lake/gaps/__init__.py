@@ -1,0 +1,1 @@
+"""Gaps of rules in the lake: their report, and how they are filled."""
