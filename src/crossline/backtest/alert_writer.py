@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -15,7 +16,7 @@ from crossline.io.sinks.base import Delivery
 class AlertWriter:
     """A sink that writes every alert, shadow alerts included, as a JSON line to a file, and decisions to another file.
 
-    It is for one run without restarts.
+    It is for one run. A run that goes on after a stop gives ``open`` the bytes of each file that count.
     """
 
     def __init__(self, path: Path, decisions: Path | None = None) -> None:
@@ -28,11 +29,21 @@ class AlertWriter:
         """Refused: pipeline files cannot name this sink."""
         raise UsageError("the backtest's writer is not a sink for pipelines; use jsonl")
 
-    def open(self) -> None:
-        """Start empty files."""
-        self._file = self._path.open("wb")
+    def open(self, alerts_bytes: int = 0, decisions_bytes: int = 0) -> None:
+        """Go on after so many bytes of the files; by default they start empty."""
+        self._file = _cut(self._path, alerts_bytes)
         if self._of_decisions is not None:
-            self._decisions = self._of_decisions.open("wb")
+            self._decisions = _cut(self._of_decisions, decisions_bytes)
+
+    def sizes(self) -> tuple[int, int]:
+        """The bytes of both files so far, which are on disk then."""
+        found = []
+        for file in (self._file, self._decisions):
+            if file is not None:
+                file.flush()
+                os.fsync(file.fileno())
+            found.append(0 if file is None else file.tell())
+        return found[0], found[1]
 
     def deliver(self, delivery: Delivery) -> None:
         """Append."""
@@ -46,6 +57,13 @@ class AlertWriter:
         self._file.close()
         if self._decisions is not None:
             self._decisions.close()
+
+
+def _cut(path: Path, size: int) -> BinaryIO:
+    file = path.open("r+b" if size else "wb")
+    file.truncate(size)
+    file.seek(size)
+    return file
 
 
 def _lines(decisions: Sequence[Mapping[str, Any]]) -> Iterable[bytes]:

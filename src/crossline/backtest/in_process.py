@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
-from crossline.backtest.input_batches import BacktestInputs
+from crossline.backtest.input_batches import BacktestInputs, PinnedInputs
+from crossline.backtest.resumable import KeptRun, kept_run
+from crossline.basics.errors import UsageError
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.hits import Hit
 from crossline.io.chunks import ReadLimit
@@ -21,19 +23,20 @@ from crossline.io.files.log import FileChunks
 from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
-from crossline.runtime.local.pool import Dealt, Pool
+from crossline.runtime.local.pool import AHEAD, Dealt, Pool
 from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.rule_costs import Costs
-from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, StaticSnapshot
+from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
+from crossline.runtime.stages.decision_stage import Judge
 from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import Totals
 from crossline.runtime.workers.kernel_warmup import warm_for
-from crossline.runtime.workers.state_servers import processors
+from crossline.runtime.workers.state_servers import StateServerJudge, processors
 
 log = get_logger(__name__)
 
@@ -61,6 +64,7 @@ def backtest(
     on_batch: OnBatch | None = None,
     on_start: Callable[[LocalRun], None] | None = None,
     processes: int | None = None,
+    kept: Path | None = None,
 ) -> BacktestResult:
     """Run a backtest in local processes.
 
@@ -71,6 +75,7 @@ def backtest(
         on_batch: Called after each batch.
         on_start: Called with the run before it starts, to stop it from another thread.
         processes: The number of processes; by default the number of processors.
+        kept: A folder that keeps the run, so that it goes on there after a stop; None: it begins anew.
 
     Raises:
         StoppedError: it was stopped; ``output`` is unchanged.
@@ -80,45 +85,78 @@ def backtest(
     make_folder(output)
     sweep()  # temporary folders of killed runs
     run = LocalRun()
-    with ExitStack() as made, draft_file(output) as draft, own_folder_for("backtest") as folder:
+    with own_folder_for("backtest") as folder:
         inputs = inputs_of(judged, folder, count, BATCH_BYTES)
         snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
         warm_for(snapshot.plans())  # compile errors are raised here
         if on_start is not None:
             on_start(run)
-        writer = AlertWriter(draft, made.enter_context(draft_file(decisions)) if decisions is not None else None)
+        if kept is None:
+            return _whole(_Run(snapshot, inputs, folder, count, run, on_batch), output, decisions)
+        return _resumed(_Run(snapshot, inputs, folder, count, run, on_batch), judged, output, decisions, kept)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What runs: by what, on what, where, in how many processes, who can stop it and who follows it."""
+
+    snapshot: PlanSnapshot
+    inputs: BacktestInputs
+    folder: Path
+    count: int
+    life: LocalRun
+    on_batch: OnBatch | None
+
+
+def _whole(run: _Run, output: Path, decisions: Path | None) -> BacktestResult:
+    with ExitStack() as made:
+        drafts = [made.enter_context(draft_file(path)) for path in (output, decisions) if path is not None]
+        writer = AlertWriter(*drafts)
         writer.open()
         try:
-            totals = _run(snapshot, inputs, folder, count, writer, run, on_batch)
+            source = StaticSnapshot(run.snapshot.to_json())
+            totals = _judged(run, source, MemoryJudge(source), writer, Totals())
         finally:
             writer.close()
     return BacktestResult(output, totals)
 
 
-def _run(
-    snapshot: PlanSnapshot,
-    inputs: BacktestInputs,
-    folder: Path,
-    count: int,
-    writer: AlertWriter,
-    run: LocalRun,
-    on_batch: OnBatch | None,
+def _resumed(run: _Run, judged: BacktestSpec, output: Path, decisions: Path | None, folder: Path) -> BacktestResult:
+    """The same where ``folder`` keeps how far it came."""
+    if not isinstance(run.inputs, PinnedInputs):
+        raise UsageError(f"{folder}: only a replay of the lake can be kept")
+    with kept_run(folder, run.snapshot, run.count, run.inputs.pin, decisions=decisions is not None) as kept:
+        run.count, run.inputs = kept.processes, run.inputs.pinned(kept.cuts, kept.place)
+        run.snapshot = judged.snapshot(judged.rules, kept.processes)
+        source = StaticSnapshot(run.snapshot.to_json())
+        with kept.writer(decisions=decisions is not None) as writer:
+            judge = StateServerJudge(source, kept.cache, 1)
+            totals = _judged(run, source, judge, writer, kept.totals, kept)
+        kept.finish(output, decisions)
+    return BacktestResult(output, totals)
+
+
+def _judged(
+    run: _Run, source: SnapshotSource, judge: Judge, writer: AlertWriter, totals: Totals, kept: KeptRun | None = None
 ) -> Totals:
-    source = StaticSnapshot(snapshot.to_json())
-    stages = stages_of(source, inputs.intake, MemoryJudge(source))
-    totals, costs = Totals(), Costs()
-    with Pool(stages, count, folder, run.stopping) as pool:
-        run.running = True
+    stages = stages_of(source, run.inputs.intake, judge)
+    costs, first = Costs(), 0 if kept is None else kept.batch + 1
+    # A run that is kept ends a batch before it begins the next: its states are not further than its output.
+    ahead = AHEAD if kept is None else 1
+    with Pool(stages, run.count, run.folder, run.life.stopping, ahead) as pool:
+        run.life.running = True
         totals.first_s = time.monotonic()
-        for number, rows in enumerate(pool.run(inputs.batches(count))):
+        for number, rows in enumerate(pool.run(run.inputs.batches(run.count), first), first):
             outcome = collect_outcome(rows, None)
             delivery = outcome.delivery("backtest", number)
             writer.deliver(delivery)
             totals.add(delivery)
-            totals.cost(costs.of(snapshot, outcome.costs))
-            totals.share = inputs.share(number)
-            if on_batch is not None:
-                on_batch(delivery, totals)
+            totals.cost(costs.of(run.snapshot, outcome.costs))
+            totals.share = run.inputs.share(number)
+            if kept is not None and isinstance(run.inputs, PinnedInputs):
+                kept.mark(number, run.inputs.place(), writer)
+            if run.on_batch is not None:
+                run.on_batch(delivery, totals)
     return totals
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from crossline.runtime.local.pool import Dealt
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
@@ -29,6 +29,23 @@ class BacktestInputs(Protocol):
 
     def share(self, batch: int) -> float:
         """The share of the input that is done after ``batch``, 0 to 1."""
+        ...
+
+
+@runtime_checkable
+class PinnedInputs(BacktestInputs, Protocol):
+    """Inputs that can be cut into the same batches again, after a stop."""
+
+    def pin(self) -> dict[str, Any]:
+        """What cuts them, as plain JSON."""
+        ...
+
+    def pinned(self, cuts: Mapping[str, Any], place: int) -> PinnedInputs:
+        """The batches from ``place`` on, by what ``pin`` gave."""
+        ...
+
+    def place(self) -> int:
+        """Where the batch after the one that was read last begins."""
         ...
 
 

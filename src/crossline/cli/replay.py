@@ -60,6 +60,13 @@ def replay(
     compare: Annotated[
         bool, typer.Option("--compare", help="Show which alerts appear and disappear against those delivered.")
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that keeps the run: after a stop or a kill, the same command goes on there. It is removed at "
+            "the end."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over the records of the lake.
@@ -79,7 +86,7 @@ def replay(
     with stoppable() as stopping, own_folder_for("replay") as folder:
         (judged,) = with_tables([replay_spec(mine, setting, reader, span, log)], setting.config, log, folder)
         judged = replace(judged, deciding=deciding_for(output, decisions, None, setting))
-        figures = _run(judged, reader, _Asked(span, output, decisions, compare), folder, stopping)
+        figures = _run(judged, reader, _Asked(span, output, decisions, compare, resume), folder, stopping)
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
 
@@ -92,6 +99,7 @@ class _Asked:
     output: Path
     decisions: Path | None
     compare: bool
+    resume: Path | None
 
 
 def _instant(option: str, text: str | None) -> int | None:
@@ -104,7 +112,10 @@ def _instant(option: str, text: str | None) -> int | None:
 def replay_spec(
     mine: RuleSet, setting: Setting, reader: LakeReader, span: IngestSpan, log: Path | None
 ) -> BacktestSpec:
-    """Rules over the records of a span, and over those before it that they can reach."""
+    """Rules over the records of a span, and over those before it that they can reach.
+
+    Tables are read up to the watermark: behind it one table may have a batch that another one does not have yet.
+    """
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
     from crossline.lake.replay import reach_ms
@@ -114,7 +125,9 @@ def replay_spec(
     given = (lists_for([mine], setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
     judged = BacktestSpec(mine, history, *given)
     first_ms = None if span.from_ms is None else span.from_ms - reach_ms(judged)
-    return replace(judged, stored=LakeInput(reader, setting.streams, history.inputs, first_ms, span.to_ms))
+    return replace(
+        judged, stored=LakeInput(reader, setting.streams, history.inputs, first_ms, span.to_ms, reader.known_ms())
+    )
 
 
 def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, stopping: Stopping) -> dict[str, Any]:
@@ -126,7 +139,14 @@ def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, 
     progress = ProgressLine(sys.stderr)
     alerts, decided = folder / "alerts.jsonl", None if asked.decisions is None else folder / "decisions.jsonl"
     try:
-        done = in_process.backtest(judged, alerts, decisions=decided, on_batch=progress.batch, on_start=stopping.stops)
+        done = in_process.backtest(
+            judged,
+            alerts,
+            decisions=decided,
+            on_batch=progress.batch,
+            on_start=stopping.stops,
+            kept=asked.resume,
+        )
     finally:
         progress.done()
     with ExitStack() as made:

@@ -103,6 +103,11 @@ class LakeReader:
         table = self._find(WATERMARKS.name)
         return None if table is None else Watermarks(LakeTable(WATERMARKS, table)).newest()
 
+    def known_ms(self) -> int | None:
+        """When the last batch was delivered that all tables have, in epoch milliseconds; None: none was written yet."""
+        mark = self.watermark()
+        return None if mark is None else mark.delivered_ms
+
     def last_batch(self, checkpoint: str) -> int:
         """The last batch of a checkpoint up to which all tables are whole; -1: none."""
         table = self._find(WATERMARKS.name)

@@ -67,6 +67,9 @@ def delivered_alerts(
 ) -> Iterator[dict[str, Any]]:
     """The alerts and corrections of the records of a span, in the order of their batches, alerts first."""
     conditions = list(where)
+    known_ms = reader.known_ms()
+    if known_ms is not None:
+        conditions.append(between(DELIVERED, None, known_ms))
     if span.from_ms is not None or span.to_ms is not None:
         end_ms = None if span.to_ms is None else span.to_ms - 1
         conditions.append(between("ingest_time", span.from_ms, end_ms))

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,8 @@ from crossline.ingest.route.partitioner import Chunk
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import records_of_rows
-from crossline.lake.row_filters import between
-from crossline.lake.table_layouts import LOG, POSITION, REACHED, SEQUENCE, records_layout
+from crossline.lake.row_filters import all_of, between
+from crossline.lake.table_layouts import DELIVERED, LOG, POSITION, REACHED, SEQUENCE, records_layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import DecodedRows, StreamIntake
 from crossline.runtime.work.task import Task
@@ -58,6 +58,7 @@ class LakeInput:
         inputs: By stream whose records are read, nothing.
         from_ms: Epoch milliseconds of the ingest clock; None: from the first record.
         to_ms: Likewise; None: to the last record.
+        known_ms: Only records that were delivered by then; None: all.
         slice_rows: About how many records a batch has.
     """
 
@@ -66,6 +67,7 @@ class LakeInput:
     inputs: Mapping[str, Sequence[str]]
     from_ms: int | None = None
     to_ms: int | None = None
+    known_ms: int | None = None
     slice_rows: int = SLICE_ROWS
 
     def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:  # noqa: ARG002 - the protocol's
@@ -91,8 +93,10 @@ class LakeInput:
         if table is None:
             return None
         names = [field.name for field in table.layout.schema if field.name in table.table.schema().as_arrow().names]
-        within = between(REACHED, start_ms, end_ms - 1)
-        rows = table.table.scan(row_filter=within, selected_fields=tuple(names)).to_arrow()
+        within = [between(REACHED, start_ms, end_ms - 1)]
+        if self.known_ms is not None:
+            within.append(between(DELIVERED, None, self.known_ms))
+        rows = table.table.scan(row_filter=all_of(within), selected_fields=tuple(names)).to_arrow()
         if not len(rows):
             return None
         return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()
@@ -111,6 +115,19 @@ class LakeBatches:
 
     given: LakeInput
     edges: list[int] = field(default_factory=list)
+    at: int = 0
+
+    def pin(self) -> dict[str, Any]:
+        """The instants between batches, and by when the records were delivered."""
+        return {"edges": self.given.edges(), "known_ms": self.given.known_ms}
+
+    def pinned(self, cuts: Mapping[str, Any], place: int) -> LakeBatches:
+        """The same batches, from the slice number ``place`` on."""
+        return LakeBatches(replace(self.given, known_ms=cuts["known_ms"]), list(cuts["edges"]), place)
+
+    def place(self) -> int:
+        """The number of the slice that comes next."""
+        return self.at
 
     @property
     def intake(self) -> StreamIntake:
@@ -122,9 +139,10 @@ class LakeBatches:
         return snapshot
 
     def batches(self, count: int) -> Iterator[list[list[pa.RecordBatch]]]:
-        """The rows that each of ``count`` processes decodes, batch by batch."""
-        self.edges = self.given.edges()
-        for start, end in itertools.pairwise(self.edges):
+        """The rows that each of ``count`` processes decodes, batch by batch; slices without rows are left out."""
+        self.edges = self.edges or self.given.edges()
+        for start, end in itertools.islice(itertools.pairwise(self.edges), self.at, None):
+            self.at += 1
             dealt: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
             for stream in self.given.inputs:
                 rows = self.given.rows(stream, start, end)
@@ -133,9 +151,9 @@ class LakeBatches:
             if any(dealt):
                 yield dealt
 
-    def share(self, batch: int) -> float:
-        """The share of the input that is done after ``batch``, 0 to 1, as far as it is known."""
-        return min(1.0, (batch + 1) / max(1, len(self.edges) - 1))
+    def share(self, batch: int) -> float:  # noqa: ARG002 - the protocol's
+        """The share of the input that is done, 0 to 1, as far as it is known."""
+        return min(1.0, self.at / max(1, len(self.edges) - 1))
 
 
 def _deal(stream: str, rows: pa.Table, dealt: list[list[pa.RecordBatch]]) -> None:

@@ -45,10 +45,19 @@ class _RunningBatch:
 class Pool:
     """``count`` processes, forked when the context is entered and gone when it is left. Files lie in ``folder``.
 
-    Fork it while this process has one thread, and all that it needs is loaded.
+    Fork it while this process has one thread, and all that it needs is loaded. ``ahead``: batches under way; with 1 a
+    batch begins once the caller is done with the one before.
     """
 
-    def __init__(self, stages: Sequence[Stage], count: int, folder: Path, stop: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        count: int,
+        folder: Path,
+        stop: threading.Event | None = None,
+        ahead: int = AHEAD,
+    ) -> None:
+        self._ahead = ahead
         self._stages = stages
         self._count = count
         self._folder = folder
@@ -98,19 +107,19 @@ class Pool:
             take_crash(worker.crash)
         self._connections, self._processes, self._workers = [], [], []
 
-    def run(self, batches: Iterable[Dealt]) -> Iterator[Rows]:
-        """The outcome of each batch, in order.
+    def run(self, batches: Iterable[Dealt], first: int = 0) -> Iterator[Rows]:
+        """The outcome of each batch, in order; the batches are numbered from ``first`` on.
 
         Raises:
             StoppedError: ``stop`` was set.
             PermanentError: a process died.
             Exception: what a step raised.
         """
-        waiting = enumerate(batches)
+        waiting = enumerate(batches, first)
         under_way: dict[int, _RunningBatch] = {}
         exhausted = False
         while True:
-            while not exhausted and len(under_way) < AHEAD:
+            while not exhausted and len(under_way) < self._ahead:
                 batch_id, dealt = next(waiting, (-1, None))
                 exhausted = dealt is None
                 if dealt is not None:
