@@ -21,6 +21,8 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
+from crossline.cli.demo.lake_tour import SECTION, LatePublication, tour
+from crossline.cli.demo.lake_tour import as_json as as_json_steps
 from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
 from crossline.cli.demo.other_kernels import OtherKernels
 from crossline.cli.signals import stoppable
@@ -53,6 +55,13 @@ def demo(
     records: Annotated[int, typer.Option(min=1, max=RECORDS_MAX, help="How many payments.")] = RECORDS,
     pace: Annotated[int, typer.Option(min=1, max=PACE_MAX, help="Payments per second.")] = PACE_PER_S,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
+    lake: Annotated[
+        bool,
+        typer.Option(
+            "--lake",
+            help="Keep all in a lake too; then show a late rule's gap, a replay, time travel and a training set.",
+        ),
+    ] = False,
     console: Annotated[
         bool | None,
         typer.Option(
@@ -70,7 +79,7 @@ def demo(
     from crossline.runtime.spark_internals.gateway import end_session
     from crossline.settings.config import in_folder
 
-    _lay_out(folder, records, pace)
+    _lay_out(folder, records, pace, lake=lake)
     config = in_folder(read_config(str(folder / "pipeline.yaml")), str(folder.absolute()))
     sys.stderr.write(f"starting Spark; {records:,} payments will come at {pace:,} per second\n")
     if config.serve is not None:
@@ -79,10 +88,13 @@ def demo(
     if not isinstance(workload, CardWorkload):
         raise UsageError(f"the demo's pipeline has workload {type(workload).__name__}; expected cards")
     seen: list[dict[str, Any]] = []
+    late = LatePublication(folder, records) if lake else None
     with OtherKernels() as kernels:
 
-        def on_batch(delivery: Delivery, _: Totals) -> None:
+        def on_batch(delivery: Delivery, totals: Totals) -> None:
             seen.extend(map(dict, delivery.alerts))
+            if late is not None:
+                late.note(totals)
             if seen:
                 kernels.begin()
 
@@ -102,13 +114,15 @@ def demo(
         judged = score(seen, workload.labels(0, records))
         figures = summary(config, totals, judged, latencies_ms(seen, _started_ms(config), pace))
         figures["asked"] = asked.to_json()
+        if late is not None and late.at_ms is not None:
+            figures["lake"] = as_json_steps(tour(folder, workload.labels(0, records), late.at_ms))
         sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
         sys.stdout.flush()
         if sys.stdout.isatty() and not as_json if console is None else console:
             go_on(config, folder, records)
 
 
-def _lay_out(folder: Path, records: int, pace: int) -> None:
+def _lay_out(folder: Path, records: int, pace: int, *, lake: bool) -> None:
     """The card example as a project of its own, its traffic paced."""
     _clear(folder)
     example = resources.files("crossline.cli") / "templates" / "cards"
@@ -123,7 +137,7 @@ def _lay_out(folder: Path, records: int, pace: int) -> None:
     new = f"  {SOURCE}: {{kind: generator, workload: cards, seed: 7, {paced}}}"
     # Cases say what is at risk by the records that alerts carry.
     text = text.replace(old, new).replace("defaults: {", "defaults: {record: all, ")
-    pipeline.write_text(text + serve_section(), encoding="utf-8")
+    pipeline.write_text(text + serve_section() + (SECTION if lake else ""), encoding="utf-8")
 
 
 def _clear(folder: Path) -> None:
