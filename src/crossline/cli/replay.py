@@ -76,7 +76,7 @@ def replay(
     from crossline.lake.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
-    span = IngestSpan(_instant("--from", from_), _instant("--to", to))
+    span = IngestSpan(instant_of("--from", from_), instant_of("--to", to))
     setting = setting_of(rules, None, None, str(pipeline), None, as_of_log=rules is None)
     log = log_of(setting.rules, setting.name) if rules is None else None
     mine = (
@@ -102,7 +102,8 @@ class _Asked:
     resume: Path | None
 
 
-def _instant(option: str, text: str | None) -> int | None:
+def instant_of(option: str, text: str | None) -> int | None:
+    """An option's instant in epoch milliseconds. Raises UsageError if it is none."""
     try:
         return None if text is None else parse_instant_ms(text)
     except ValueError as error:

@@ -24,6 +24,8 @@ from crossline.runtime.sources.intake import DecodedRows, StreamIntake
 from crossline.runtime.work.task import Task
 
 if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
     from crossline.backtest.input_batches import BacktestInputs
 
 SLICE_ROWS = 400_000  # of a batch, as far as the bounds of files tell
@@ -60,6 +62,7 @@ class LakeInput:
         to_ms: Likewise; None: to the last record.
         known_ms: Only records that were delivered by then; None: all.
         slice_rows: About how many records a batch has.
+        where: By stream, further conditions on its records; see ``row_filters``.
     """
 
     reader: LakeReader
@@ -69,6 +72,7 @@ class LakeInput:
     to_ms: int | None = None
     known_ms: int | None = None
     slice_rows: int = SLICE_ROWS
+    where: Mapping[str, Sequence[BooleanExpression]] = field(default_factory=dict)
 
     def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:  # noqa: ARG002 - the protocol's
         """The batches, of about ``batch_bytes`` each, and of ``slice_rows`` at most."""
@@ -93,7 +97,7 @@ class LakeInput:
         if table is None:
             return None
         names = [field.name for field in table.layout.schema if field.name in table.table.schema().as_arrow().names]
-        within = [between(REACHED, start_ms, end_ms - 1)]
+        within = [between(REACHED, start_ms, end_ms - 1), *self.where.get(stream, ())]
         if self.known_ms is not None:
             within.append(between(DELIVERED, None, self.known_ms))
         rows = table.table.scan(row_filter=all_of(within), selected_fields=tuple(names)).to_arrow()

@@ -50,6 +50,13 @@ def one_of(column: str, values: Iterable[str | int]) -> BooleanExpression:
     return _made(expressions.In, column, set(values))
 
 
+def none_of(column: str, values: Iterable[str | int]) -> BooleanExpression:
+    """Rows with another value than these."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.NotIn, column, set(values))
+
+
 def all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     """Rows for which all conditions hold; without a condition, all rows."""
     from pyiceberg import expressions  # noqa: PLC0415 - an extra

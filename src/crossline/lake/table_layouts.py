@@ -183,8 +183,21 @@ FILLS = _layout(
 FILLED_ALERTS = _layout(
     "filled_alerts", _ALERT, "event_time", ("alert_id",), ("alert_id", "record_id", "key"), repeats=True
 )
+# What records beyond the allowed lateness would have changed, had they come in time. The same report may be repeated.
+LATE_CHANGES = _layout(
+    "late_changes",
+    (
+        *(("alert_id", STRING), ("rule_id", STRING), ("rule_version", pa.int64()), ("stream", STRING)),
+        *(("key", STRING), ("record_id", STRING), ("event_time", INSTANT), ("outcome", STRING)),
+        *(("value_before", pa.float64()), ("value", pa.float64()), ("body", STRING)),
+    ),
+    "event_time",
+    ("alert_id", "outcome", "body"),
+    ("alert_id", "record_id"),
+    repeats=True,
+)
 SIDE = (RECEIPTS, LABELS, CASES)
-REPORTS = (MISSING, FILLS, FILLED_ALERTS)  # made with their first row
+REPORTS = (MISSING, FILLS, FILLED_ALERTS, LATE_CHANGES)  # made with their first row
 OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECORDS)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crossline.basics.times import format_instant
 
 if TYPE_CHECKING:
-    from crossline.generate.frauds import PlantedFraud
+    from crossline.generate.labels import PlantedFraud
     from crossline.runtime.work.totals import Totals
 
 SECTION = "\nlake: {writer: false}            # crossline lake write pipeline.yaml appends what is committed\n"

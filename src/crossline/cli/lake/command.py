@@ -20,6 +20,7 @@ class Lake(LazyGroup):
         "status": "Show the tables: rows, files, bytes, snapshots, and how far the writer is.",
         "at": "Show what was known at an instant: records, alerts, decisions, rules.",
         "gaps": "Show which hours of the lake a live rule has not judged; --fill judges them.",
+        "late": "Show what records beyond the allowed lateness would have changed.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 

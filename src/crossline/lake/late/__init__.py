@@ -1,0 +1,1 @@
+"""Records beyond the allowed lateness, and what they would have changed."""
