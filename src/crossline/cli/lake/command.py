@@ -18,7 +18,7 @@ class Lake(LazyGroup):
     known = {  # noqa: RUF012 - as the class above has it
         "write": "Follow the committed batches of a pipeline and append them to its tables.",
         "status": "Show the tables: rows, files, bytes, snapshots, and how far the writer is.",
-        "at": "Show what was known at an instant: records, alerts, decisions, rules.",
+        "at": "Show what was known at an instant: records, alerts, decisions, rules, labels.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 
