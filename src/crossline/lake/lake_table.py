@@ -228,7 +228,7 @@ def _created(lake: LakeAddress, layout: TableLayout, properties: dict[str, str],
         if by_day:
             with transaction.update_spec() as update:
                 update.add_field(layout.time, DayTransform(), f"{layout.time}_day")
-    log.info("table of the lake made", table=layout.name)
+            log.info("table of the lake made", table=layout.name)
     return lake.catalog.load_table(name)
 
 

@@ -9,7 +9,7 @@ import itertools
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 OPTION = "--output-table"
 KIND, TRAINING_SET = "crossline.kind", "training-set"
 FILE_ROWS = 4 << 20
-_MAPPING = "schema.name-mapping.default"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 _PAUSE_S = 0.1
 
@@ -81,17 +80,17 @@ class TrainingTable:
         schema = _as_iceberg(pq.read_schema(rows))
         layout = TableLayout(self.name, schema, "event_time", ("record_id",))
         table = ensure_table(self.lake, layout, {KIND: TRAINING_SET}, by_day=False)
-        paths = _write(rows, schema, table)
         for attempt in range(TRIES_MAX):
+            paths: list[str] = []
             try:
-                snapshot = _commit(table, schema, paths, about)
+                snapshot = _commit(table, schema, rows, about, paths)
             except (CommitFailedException, ValidationException):  # nothing was committed: another process came first
+                delete_files(paths, table.io)
                 time.sleep(_PAUSE_S * min(attempt + 1, 10))
                 table.refresh()
             else:  # after any other error it is unknown; maintenance deletes files that no snapshot has
                 self._maintain(LakeTable(layout, table))
                 return snapshot
-        delete_files(paths, table.io)
         raise LakeUnavailableError(f"table {self.name} of the lake: {TRIES_MAX} commits met those of others")
 
     def _maintain(self, table: LakeTable) -> None:
@@ -114,36 +113,18 @@ def _as_iceberg(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(each.name, us if pa.types.is_timestamp(each.type) else each.type) for each in schema])
 
 
-def _write(rows: Path, schema: pa.Schema, table: Table) -> list[str]:
-    """Write files that no table refers to yet, of about ``FILE_ROWS`` rows; one row group is in memory at once."""
-    paths: list[str] = []
-    try:
-        with pq.ParquetFile(rows) as source:
-            pieces = source.iter_batches(ROW_GROUP_ROWS)
-            for first in pieces:
-                paths.append(f"{table.location()}/data/{uuid.uuid4().hex}.parquet")
-                with (
-                    table.io.new_output(paths[-1]).create() as out,
-                    pq.ParquetWriter(out, schema, compression=COMPRESSION, store_schema=False) as writer,
-                ):
-                    for piece in itertools.chain([first], itertools.islice(pieces, FILE_ROWS // ROW_GROUP_ROWS - 1)):
-                        part = pa.Table.from_batches([piece]).cast(schema)
-                        writer.write_table(part, row_group_size=max(1, len(part)))
-    except BaseException:
-        delete_files(paths, table.io)
-        raise
-    return paths
+def _commit(table: Table, schema: pa.Schema, rows: Path, about: Mapping[str, str], paths: list[str]) -> int:
+    """Replace all rows of the table, and its columns by those of ``schema``, in one commit.
 
-
-def _commit(table: Table, schema: pa.Schema, paths: Iterable[str], about: Mapping[str, str]) -> int:
-    """Replace all files of the table by ``paths``, and its columns by those of ``schema``, in one commit."""
-    from pyiceberg.io.pyarrow import parquet_file_to_data_file  # noqa: PLC0415 - an extra
+    ``paths`` gets the files that are written.
+    """
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow  # noqa: PLC0415 - an extra
 
     before = list(table.scan().plan_files())
     with table.transaction() as transaction:
-        if _MAPPING not in table.properties:  # files have no ids of columns
-            transaction.set_properties({_MAPPING: table.schema().name_mapping.model_dump_json()})
         _evolve(transaction, table.schema().as_arrow(), schema)
+        # With the ids of columns: a name may have been another column in a set before.
+        _write(rows, schema_to_pyarrow(transaction.table_metadata.schema()), table, paths)
         with transaction.update_snapshot(snapshot_properties=dict(about)).overwrite() as change:
             for task in before:
                 change.delete_data_file(task.file)
@@ -151,6 +132,21 @@ def _commit(table: Table, schema: pa.Schema, paths: Iterable[str], about: Mappin
                 change.append_data_file(parquet_file_to_data_file(table.io, transaction.table_metadata, path))
     found = table.current_snapshot()
     return -1 if found is None else found.snapshot_id
+
+
+def _write(rows: Path, schema: pa.Schema, table: Table, paths: list[str]) -> None:
+    """Write files that no table refers to yet, of about ``FILE_ROWS`` rows; one row group is in memory at once."""
+    with pq.ParquetFile(rows) as source:
+        pieces = source.iter_batches(ROW_GROUP_ROWS)
+        for first in pieces:
+            paths.append(f"{table.location()}/data/{uuid.uuid4().hex}.parquet")
+            with (
+                table.io.new_output(paths[-1]).create() as out,
+                pq.ParquetWriter(out, schema, compression=COMPRESSION, store_schema=False) as writer,
+            ):
+                for piece in itertools.chain([first], itertools.islice(pieces, FILE_ROWS // ROW_GROUP_ROWS - 1)):
+                    part = pa.Table.from_batches([piece]).select(schema.names).cast(schema)
+                    writer.write_table(part, row_group_size=max(1, len(part)))
 
 
 def _evolve(transaction: Transaction, known: pa.Schema, wanted: pa.Schema) -> None:

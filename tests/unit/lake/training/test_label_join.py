@@ -126,7 +126,7 @@ def label_logs(draw: st.DrawFn) -> list[Version]:
     return draw(st.permutations(log))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(records=RECORDS, labels=label_logs(), known_by=BOUNDS, bucket_rows=st.integers(1, 40))
 def test_it_is_what_a_naive_twin_finds(
     records: list[Record], labels: list[Version], known_by: KnownBy, bucket_rows: int
@@ -157,7 +157,7 @@ def test_nothing_that_is_known_later_changes_a_label(
     assert joined(records, [*labels, *behind], known_by) == joined(records, labels, known_by)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data(), at_ms=TIMES)
 def test_it_is_what_the_api_says(data: st.DataObject, at_ms: int) -> None:
     """``Cases.labels`` of the API, given the same log, names the same labels for an instant."""
