@@ -126,7 +126,7 @@ def label_logs(draw: st.DrawFn) -> list[Version]:
     return draw(st.permutations(log))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(records=RECORDS, labels=label_logs(), known_by=BOUNDS, bucket_rows=st.integers(1, 40))
 def test_it_is_what_a_naive_twin_finds(
     records: list[Record], labels: list[Version], known_by: KnownBy, bucket_rows: int
@@ -140,7 +140,7 @@ def test_it_is_what_a_naive_twin_finds(
     assert counts.without == verdicts.count(None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(records=RECORDS, labels=label_logs(), later=label_logs(), after_ms=st.integers(0, 500))
 def test_nothing_that_is_known_later_changes_a_label(
     records: list[Record], labels: list[Version], later: list[Version], after_ms: int
@@ -157,7 +157,7 @@ def test_nothing_that_is_known_later_changes_a_label(
     assert joined(records, [*labels, *behind], known_by) == joined(records, labels, known_by)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data(), at_ms=TIMES)
 def test_it_is_what_the_api_says(data: st.DataObject, at_ms: int) -> None:
     """``Cases.labels`` of the API, given the same log, names the same labels for an instant."""
