@@ -157,7 +157,8 @@ class _Matches:
 
     def of(self, start: int, end: int) -> tuple[pa.Array, pa.Array]:
         """The labels of rows ``start`` to ``end``, and since when they were known; null where there is none."""
-        labels, known = [], []
+        labels: list[pa.Array] = []
+        known: list[pa.Array] = []
         at = start
         while at < end or not labels:
             self._load(at // self.piece_rows)

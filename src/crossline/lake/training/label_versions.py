@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,9 @@ from crossline.lake.reading import LakeReader
 from crossline.lake.row_filters import between, equal
 from crossline.lake.table_layouts import INSTANT, LABELS, STRING
 from crossline.lake.training.spill import Spill, bucket_count, buckets_of
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
 
 # ``version`` orders the versions of a record; ``is_fraud`` is null where the label was withdrawn; ``known_at`` is null
 # where nobody says when it was known.
@@ -55,8 +58,8 @@ class LakeLabels:
     dated: bool = field(default=True, init=False)
 
     def count(self) -> int:
-        """See ``LabelSource``."""
-        return self.reader.count(LABELS.name, [equal("stream", self.stream)])
+        """See ``LabelSource``: those of all streams, which no file is read for."""
+        return self.reader.count(LABELS.name)
 
     def versions(self) -> Iterator[pa.RecordBatch]:
         """See ``LabelSource``. Raises StateError where the lake has no table of labels."""
@@ -100,7 +103,7 @@ def _last(rows: pa.Table) -> pa.Table:
     return rows.take(newest.combine_chunks())
 
 
-def _batches(reader: LakeReader, where: list[object], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def _batches(reader: LakeReader, where: list[BooleanExpression], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Rows of the table of labels with ``columns``; those that an older table lacks are null."""
     kinds = pa.schema([LABELS.schema.field(name) for name in columns])
     there = reader.columns(LABELS.name)

@@ -98,7 +98,7 @@ def test_the_versions_are_those_of_the_api_however_they_are_read(pipeline: Spool
             mine = {each.record_id: each.is_fraud for each in api}
             assert last(lake.versions(), known_by_ms) == mine
             assert last(file.versions(), known_by_ms) == mine
-    assert lake.count() == len(reader.rows("labels", [equal("stream", "payments")])) == sum(map(len, lake.versions()))
+    assert len(reader.rows("labels", [equal("stream", "payments")])) == sum(map(len, lake.versions())) < lake.count()
 
 
 def test_lake_at_lists_the_last_word(
