@@ -77,7 +77,7 @@ def replay(
     )
     reader = open_reader(pipeline)
     with stoppable() as stopping, own_folder_for("replay") as folder:
-        (judged,) = with_tables([_spec(mine, setting, reader, span, log)], setting.config, log, folder)
+        (judged,) = with_tables([replay_spec(mine, setting, reader, span, log)], setting.config, log, folder)
         judged = replace(judged, deciding=deciding_for(output, decisions, None, setting))
         figures = _run(judged, reader, _Asked(span, output, decisions, compare), folder, stopping)
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
@@ -101,7 +101,10 @@ def _instant(option: str, text: str | None) -> int | None:
         raise UsageError(f"{option}: {error}") from None
 
 
-def _spec(mine: RuleSet, setting: Setting, reader: LakeReader, span: IngestSpan, log: Path | None) -> BacktestSpec:
+def replay_spec(
+    mine: RuleSet, setting: Setting, reader: LakeReader, span: IngestSpan, log: Path | None
+) -> BacktestSpec:
+    """The job that judges the records of a span, and those before it that the rules ``mine`` can reach."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
     from crossline.lake.replay import reach_ms

@@ -19,6 +19,7 @@ class Lake(LazyGroup):
         "write": "Follow the committed batches of a pipeline and append them to its tables.",
         "status": "Show the tables: rows, files, bytes, snapshots, and how far the writer is.",
         "at": "Show what was known at an instant: records, alerts, decisions, rules, labels.",
+        "parity": "Compare a sample of alerts as stream, API and a replay of the lake have them.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 
