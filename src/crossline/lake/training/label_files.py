@@ -28,7 +28,7 @@ _BUSY_S = 5.0
 _ROW_BYTES = 24  # the least that a label takes in a file
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _QUERY = """SELECT record_id, version, is_fraud, known_ms, withdrawn FROM labels
-    WHERE stream = ? AND at_ms <= ? AND seq <= (SELECT max(seq) FROM labels)"""
+    WHERE stream = ? AND at_ms <= ?"""
 
 Row = tuple[str, int, bool | None, int | None]  # of ``VERSIONS``, the time in microseconds
 

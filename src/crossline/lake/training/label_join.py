@@ -219,10 +219,13 @@ def matched(records: pa.Table, versions: pa.Table, *, undated: bool) -> Iterator
 
 
 def _known_ms(versions: pa.Table, *, undated: bool) -> I64:
-    """When each version was known: int64[n]; one of which nobody says so is known at the end of time, or never."""
-    us = versions.column("known_at").cast(pa.int64())
-    never = FOREVER_MS if undated else FOREVER_MS + 1
-    return np.asarray(pc.fill_null(pc.divide(us, _US), never), np.int64)
+    """The first millisecond at which each version was known: int64[n].
+
+    One of which nobody says so is known at the end of time, or never.
+    """
+    times = versions.column("known_at").cast(pa.int64())
+    us = np.asarray(times.fill_null(0), np.int64)
+    return np.where(np.asarray(times.is_valid()), -(-us // _US), FOREVER_MS if undated else FOREVER_MS + 1)
 
 
 def _pairs(starts: I64, counts: I64) -> tuple[I64, I64]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crossline.basics.errors import UsageError
 from crossline.lake.training.known_by import KnownBy
-from crossline.lake.training.label_join import COLUMNS, LabelCounts, LabelJoin, check_names
+from crossline.lake.training.label_join import COLUMNS, LabelCounts, LabelJoin, check_names, matched
 from crossline.lake.training.label_versions import VERSIONS
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.values import Label
@@ -190,6 +190,15 @@ def test_an_example_worked_by_hand() -> None:
     for text, mine in expected.items():
         found, _ = joined(records, labels, KnownBy.parse(text, 42 * day))
         assert found == [mine, (None, None, mine[2])], text
+
+
+def test_a_label_of_within_a_millisecond_is_known_at_its_end() -> None:
+    """A store has microseconds."""
+    records = pa.table({"record_id": ["a", "a"], "row": [0, 1], "by_ms": [10, 11]})
+    known = pa.array([10_001], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    versions = pa.table({"record_id": ["a"], "version": [1], "is_fraud": [True], "known_at": known})
+    (found,) = matched(records, versions, undated=False)
+    assert found.to_pylist() == [{"row": 1, "is_fraud": True, "known_ms": 11}]
 
 
 @pytest.mark.parametrize("text", ["30d", "+soon", "later", "", "+", "2026-03-01"])

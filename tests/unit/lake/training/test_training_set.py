@@ -161,6 +161,15 @@ def test_a_set_replaces_the_one_before_which_is_still_there_by_its_snapshot(
     assert [each["y"] for each in rows(pipeline, snapshot=third)] == ["s", "t", "u"]
 
 
+def test_a_set_without_rows_replaces_one_with_rows(pipeline: SpooledPipeline, tmp_path: Path) -> None:
+    mine = table(pipeline, "empty")
+    mine.replace(some(tmp_path, x=[1, 2, 3]), {})
+    path = some(tmp_path, x=[1, 2, 3])
+    pq.write_table(pq.read_table(path).slice(0, 0), path)
+    mine.replace(path, {})
+    assert rows(pipeline, "empty") == []
+
+
 def test_the_last_of_two_processes_counts(
     pipeline: SpooledPipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
