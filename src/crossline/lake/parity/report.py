@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from crossline.io.sinks.outfile import draft_file, make_folder
+from crossline.io.sinks.outfile import draft_file
 
 FILE = "lake-parity.json"  # in the folder of serve.path
 SCHEMA_VERSION = 1
@@ -92,8 +92,8 @@ class ParityReport:
 
 def write_report(report: ParityReport, folder: Path) -> Path:
     """Replace the report in ``folder``; readers see the one before or this one."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # as the API makes it
     path = folder / FILE
-    make_folder(path)
     with draft_file(path) as draft:
         draft.write_bytes(orjson.dumps(report.to_json(), option=orjson.OPT_INDENT_2) + b"\n")
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ figures:
   payments_10m: {count: true, group_by: account_id, window: 10m}
   last_seen: {last: seen, group_by: account_id, window: 1h}
 """
+LABELS = "id,is_fraud,known_at\np00001,1,2026-01-01T12:00:00Z\np00002,1,2026-01-05T12:00:00Z\n"
 COUNT = 30
 STEP_MS = 60_000
 
@@ -93,6 +95,27 @@ def test_the_command_adds_the_labels_that_were_known_by_then(
     assert run_command([*lake, "--labels", "--output", str(out)]) == 0
     assert pq.read_table(out).column("label").null_count == COUNT
     assert "no record has a label by then; --labels-known-by +30d takes" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_row_changes_by_what_comes_later(tmp_path: Path, seed: int) -> None:
+    """No leak into figures: later records, some of them of earlier event times, change nothing in the rows before."""
+    draw = random.Random(seed)
+    made = SpooledPipeline(tmp_path)
+    for name, text in (("pipeline.yaml", made.text), ("figures.yaml", FIGURES), ("labels.csv", LABELS)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "rules").mkdir()
+    records = [payment(number, START_MS + draw.randrange(40) * STEP_MS) for number in range(40)]
+    given = ["--from-lake", "--labels-file", str(tmp_path / "labels.csv"), "--labels-known-by", "+1d"]
+    found: list[dict[str, Any]] = []
+    for part in (records[:20], records[20:]):
+        made.batch(part)
+        made.write_all()
+        assert run_command(command(made, *given, "--output", str(tmp_path / "set.parquet"))) == 0
+        rows = {row["record_id"]: row for row in pq.read_table(tmp_path / "set.parquet").to_pylist()}
+        assert all(rows[row["record_id"]] == row for row in found)
+        found = list(rows.values())
+    assert [row["label"] for row in found if row["record_id"] in {"p00001", "p00002"}] == [True, None]
 
 
 def test_labels_of_a_file_stand_beside_figures_of_files(pipeline: SpooledPipeline) -> None:
