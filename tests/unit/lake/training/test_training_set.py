@@ -102,6 +102,7 @@ def test_no_row_changes_by_what_comes_later(tmp_path: Path, seed: int) -> None:
     """No leak into figures: later records, some of them of earlier event times, change nothing in the rows before."""
     draw = random.Random(seed)
     made = SpooledPipeline(tmp_path)
+    made.text += "defaults: {watermark_delay: 1h, allowed_lateness: 1h}\n"
     for name, text in (("pipeline.yaml", made.text), ("figures.yaml", FIGURES), ("labels.csv", LABELS)):
         (tmp_path / name).write_text(text)
     (tmp_path / "rules").mkdir()
@@ -128,9 +129,12 @@ def test_labels_of_a_file_stand_beside_figures_of_files(pipeline: SpooledPipelin
 @pytest.mark.filterwarnings("ignore:Iceberg scan planning")
 def test_every_engine_reads_the_table(pipeline: SpooledPipeline, capfd: pytest.CaptureFixture[str]) -> None:
     lake = command(pipeline, "--from-lake", "--output-table", "training", "--json")
+    out = pipeline.root / "engines.parquet"
     assert run_command([*lake, "--labels", "--labels-known-by", "+30d"]) == 0
+    assert json.loads(capfd.readouterr().out)["output"] is None
+    assert run_command([*lake, "--labels", "--labels-known-by", "+30d", "--output", str(out)]) == 0
     summary = json.loads(capfd.readouterr().out)
-    assert (summary["output"], summary["table"]) == (None, "training")
+    assert (summary["output"], summary["table"]) == (str(out), "training")
     catalog = SqlCatalog("lake", uri=f"sqlite:///{pipeline.root}/out/lake/catalog.db")
     table = catalog.load_table("pay_eu.training")
     catalog.close()
@@ -147,7 +151,7 @@ def test_every_engine_reads_the_table(pipeline: SpooledPipeline, capfd: pytest.C
     assert table.scan().to_arrow().sort_by("event_time").column("label").to_pylist() == wanted
     pandas = table.scan().to_pandas().sort_values("event_time")
     assert [None if each is None else bool(each) for each in pandas["label"]] == wanted
-    read = duckdb.sql(f"SELECT count(*) FROM '{pipeline.root / 'labelled.parquet'}'").fetchall()  # noqa: S608 - as above
+    read = duckdb.sql(f"SELECT count(*) FROM '{out}'").fetchall()  # noqa: S608 - as above
     assert read == [(COUNT,)]
 
 
