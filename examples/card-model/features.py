@@ -17,7 +17,7 @@ import yaml
 from crossline.basics.formula.check import check
 from crossline.basics.formula.columns import FormulaProgram
 from crossline.basics.formula.formula import Formula
-from crossline.basics.streams.schema import load_streams
+from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.values import F64, I64
 from crossline.rule_registry.rule_files import read_figures
 from crossline.rules.figure import kinds
@@ -43,22 +43,45 @@ class Featured:
 
 def featured(rule: Path, figures: Path, records: Sequence[Path]) -> Featured:
     """Features of ``rule`` for each row of the table ``figures`` (Parquet), with fields of ``records``, its input."""
-    streams = load_streams((HERE.parent / "cards" / "stream.yaml").read_text(), "stream.yaml")
-    spec = streams[STREAM]
-    known = kinds({each.name: each.fields for each in read_figures(HERE / "figures", streams, None)}, spec)
+    table = pq.read_table(figures)
+    program, names = _program(rule)
+    fields = [name for name in program.names if name not in table.column_names]
+    for name, column in _fields(_spec().id, fields, records, table.column("record_id")).items():
+        table = table.append_column(name, column)
+    return _featured(program, names, table)
+
+
+def featured_rows(rule: Path, rows: pa.Table) -> Featured:
+    """Features of ``rule`` for each of ``rows``, which have the figures and the fields of the records."""
+    return _featured(*_program(rule), rows)
+
+
+def fields_read(rule: Path, figures: Sequence[str]) -> list[str]:
+    """The fields of records that the features of ``rule`` read beside ``figures``."""
+    return [name for name in _program(rule)[0].names if name not in figures]
+
+
+def _spec() -> StreamSpec:
+    return load_streams((HERE.parent / "cards" / "stream.yaml").read_text(), "stream.yaml")[STREAM]
+
+
+def _program(rule: Path) -> tuple[FormulaProgram, tuple[str, ...]]:
+    """The formulas of the rule's features, and their names."""
+    spec = _spec()
+    known = kinds({each.name: each.fields for each in read_figures(HERE / "figures", {STREAM: spec}, None)}, spec)
     texts: Mapping[str, str] = yaml.safe_load(rule.read_text())["features"]
     formulas = [check(text, known, ("features", name), wanted="value") for name, text in texts.items()]
     wrong = [each for each in formulas if not isinstance(each, Formula)]
     if wrong:
         raise SystemExit(f"{rule}: {wrong}")
-    program = FormulaProgram([each for each in formulas if isinstance(each, Formula)])
-    table = pq.read_table(figures)
-    columns = {name: table.column(name).combine_chunks() for name in program.names if name in table.column_names}
-    fields = [name for name in program.names if name not in columns]
-    columns |= _fields(spec.id, fields, records, table.column("record_id"))
+    return FormulaProgram([each for each in formulas if isinstance(each, Formula)]), tuple(texts)
+
+
+def _featured(program: FormulaProgram, names: tuple[str, ...], table: pa.Table) -> Featured:
+    columns = {name: table.column(name).combine_chunks() for name in program.names}
     values = [np.where(there, value, np.nan) for value, there in program.run(columns, table.num_rows)]
-    event_ms = table.column("event_time").cast(pa.int64()).to_numpy()
-    return Featured(tuple(texts), table.column("record_id").to_pylist(), event_ms, np.column_stack(values))
+    event_ms = table.column("event_time").cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
+    return Featured(names, table.column("record_id").to_pylist(), event_ms, np.column_stack(values))
 
 
 def _fields(id_field: str, names: Sequence[str], records: Sequence[Path], ids: pa.ChunkedArray) -> dict[str, pa.Array]:

@@ -17,6 +17,7 @@ from crossline.basics.errors import UsageError
 from crossline.cli.main import app
 from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.text_escapes import escape
+from crossline.lake.training.label_files import FileLabels
 
 from .postgres_kit import opened, place_in
 from .test_stores import pass_file
@@ -140,3 +141,21 @@ def test_rules_are_weighed_by_either(
     assert found[0] == found[1]
 
     assert found[0]["a"]["precision"] == 1.0, found[0]
+
+
+def test_a_training_set_reads_every_verdict_of_a_store(in_postgres: Labelled) -> None:
+    """With when it was given, by which it is known; those given later than asked for are left out."""
+    place = in_postgres(ROWS)
+    first_ms = 1_767_225_600_000
+    for as_of_ms, count in ((first_ms + 10**9, 7), (first_ms + 3_000, 4), (first_ms - 1, 0)):
+        source = FileLabels(place, "payments", "payment_id", as_of_ms, dated=True)
+        rows = [row for batch in source.versions() for row in batch.to_pylist()]
+        known = [(row["record_id"], row["is_fraud"], round(row["known_at"].timestamp() * 1_000)) for row in rows]
+        wanted = [
+            (record, fraud, first_ms + 1_000 * second)
+            for second, (stream, record, fraud, _) in enumerate(ROWS)
+            if stream == "payments" and first_ms + 1_000 * second <= as_of_ms
+        ]
+        assert sorted(known) == sorted(wanted)
+        assert len(known) == count
+    assert source.count() == 0

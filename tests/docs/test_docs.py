@@ -41,6 +41,7 @@ REASONS = {
     "needs a cluster": "the reader's own",
     "needs a PostgreSQL": "the reader's own; the commands are tested on one of ours",
     "minutes, and 2 GB of disk": "the same command runs over a few payments in the tests of the command",
+    "minutes, and a test does the same with ten minutes of payments": "tests/unit/lake/training/test_example.py",
     "needs an engine of containers": "the files that are named are held against the code in test_deploy.py",
     "needs an API that serves": "asked in tests/unit/client, and by tests/e2e/test_checkout.py as the page does",
     "installs a package": "tests/e2e/test_wheel.py installs it, with its extras and without",

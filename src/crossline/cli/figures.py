@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +18,15 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.backtest import Setting, files_of, inputs_by_stream, lists_for, setting_of, with_tables
+from crossline.cli.lake.training_options import (
+    AsOf,
+    KnownBy,
+    LabelsFile,
+    OfLake,
+    OutputTable,
+    TrainingOptions,
+    training_lines,
+)
 from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestSpec
     from crossline.backtest.figure_table import FigureCounts
     from crossline.cli.backtest import Setting
+    from crossline.cli.lake.training_options import Training
     from crossline.rules.figure_tables import PlacedFigure
     from crossline.rules.ruleset import RuleSet
 
@@ -83,6 +93,13 @@ Follow = Annotated[
 FromLake = Annotated[
     bool, typer.Option("--from-lake", help="Of the records of the pipeline's lake, in place of --input.")
 ]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        help="Parquet file for the table; an existing file is replaced. By default figures.parquet, and with "
+        "--output-table none."
+    ),
+]
 Drain = Annotated[bool, typer.Option("--drain", help="With --follow: process the available records and exit.")]
 
 
@@ -91,22 +108,28 @@ def figures(
     figures_: FiguresPath = None,
     stream: StreamPath = None,
     rules: RulesPath = None,
-    output: Annotated[Path, typer.Option(help="Parquet file for the table; an existing file is replaced.")] = Path(
-        "figures.parquet"
-    ),
+    output: Output = None,
     pipeline: PipelinePath = None,
     lists: ListsPath = None,
     on: On = Runner.AUTO,
     from_lake: FromLake = False,
+    labels: OfLake = False,
+    labels_file: LabelsFile = None,
+    labels_known_by: KnownBy = None,
+    labels_as_of: AsOf = None,
+    output_table: OutputTable = None,
     follow: Follow = False,
     drain: Drain = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as JSON on stdout.")] = False,
 ) -> None:
-    """A row for each record, in the order of the log."""
+    """A row for each record, in the order of the log; with labels, what is needed to train a model."""
     from crossline.rule_registry.rule_files import declared_figures, read_figures
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     _check_options(input_, pipeline, follow=follow, drain=drain, from_lake=from_lake)
+    asked = TrainingOptions(labels, labels_file, labels_known_by, labels_as_of, output_table)
+    asked.check(pipeline, from_lake=from_lake, follow=follow)
+    to = output or (Path("figures.parquet") if output_table is None else None)
     given = rules or (None if pipeline else Path())  # asked for where there are risk scores
     setting = setting_of(given, stream, lists, pipeline, as_of_log=False)
     path = figures_ or setting.figures
@@ -122,17 +145,19 @@ def figures(
             raise UsageError("--on spark: the lake is read by processes of this machine; leave the option out")
         judged = _stored(judged, Path(str(pipeline)))
     records = (Path(each) for inputs in judged.history.inputs.values() for each in matching_files(inputs))
-    read = [*setting.files, *files_of(path), *records]
+    read = [*setting.files, *files_of(path), *records, *asked.files()]
     found = None
     with stoppable(endless=follow and not drain) as stopping, own_folder_for("tables") as folder:
         (joined,) = with_tables([judged], setting.config, None, folder)
-        if follow:
-            found = _follow(setting, joined, declared, output, stopping, drain=drain)
+        if to is not None and follow:
+            found = _follow(setting, joined, declared, to, stopping, drain=drain)
         else:
-            found = _write(joined, declared, output, read, on, stopping)
+            found = _write(
+                joined, declared, _Target(to, read, folder, asked.training(joined, declared, pipeline)), on, stopping
+            )
     if found is None:
         return  # it was stopped before it began
-    out = sys.stderr if is_standard_output(output) else sys.stdout
+    out = sys.stderr if to is not None and is_standard_output(to) else sys.stdout
     out.write(orjson.dumps(found).decode() + "\n" if as_json else as_text(found))
     if not follow:
         check_some_judged(found["records"], found["dead_letters"])
@@ -235,13 +260,28 @@ def _stream_of(path: Path, declared: Sequence[PlacedFigure]) -> str:
     return next(iter(first))
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the table goes: the file (None: none), which may be none of ``read``; a folder for files meanwhile."""
+
+    output: Path | None
+    read: Sequence[Path]
+    folder: Path
+    training: Training | None
+
+    @contextmanager
+    def file(self) -> Iterator[Path]:
+        """The file to write, which takes its place in the end."""
+        if self.output is None:
+            yield self.folder / "training.parquet"
+            return
+        make_folder(self.output)
+        with draft_file(self.output, inputs=self.read) as draft:
+            yield draft
+
+
 def _write(
-    judged: BacktestSpec,
-    declared: Sequence[PlacedFigure],
-    output: Path,
-    read: Sequence[Path],
-    on: Runner,
-    stopping: Stopping,
+    judged: BacktestSpec, declared: Sequence[PlacedFigure], target: _Target, on: Runner, stopping: Stopping
 ) -> dict[str, Any]:
     if on is not Runner.SPARK:
         do_without_pandas()
@@ -250,15 +290,19 @@ def _write(
 
     columns = figure_types(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
-    make_folder(output)
-    with draft_file(output, inputs=read) as draft:
+    more: dict[str, Any] = {}
+    with target.file() as draft:
+        computed = draft if target.training is None else target.training.computed(draft, target.folder)
         with _computation(on, stopping) as compute:
             try:
-                done = compute(judged, columns, draft, on_batch=progress.batch, on_start=stopping.stops)
+                done = compute(judged, columns, computed, on_batch=progress.batch, on_start=stopping.stops)
             finally:
                 progress.done()
         stopping.check()  # else what was drafted would be kept
-    return _summary(done, declared, output)
+        if target.training is not None:
+            more = target.training.write(computed, draft, target.folder)
+            stopping.check()
+    return {**_summary(done, declared, target.output), **more}
 
 
 def _follow(
@@ -306,7 +350,7 @@ def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., Figur
         yield partial(figure_table_in_spark.write_figures, spark)
 
 
-def _summary(done: FigureCounts, declared: Sequence[PlacedFigure], output: Path) -> dict[str, Any]:
+def _summary(done: FigureCounts, declared: Sequence[PlacedFigure], output: Path | None) -> dict[str, Any]:
     dead = dict(sorted(done.totals.dead.items()))
     versions = {each.name: each.shared.version for each in declared if each.shared is not None}
     return {
@@ -322,7 +366,7 @@ def _summary(done: FigureCounts, declared: Sequence[PlacedFigure], output: Path)
         },
         "dead_letters": dead,
         "late_records": done.late,
-        "output": str(output),
+        "output": None if output is None else str(output),
     }
 
 
@@ -333,7 +377,8 @@ def as_text(found: dict[str, Any]) -> str:
         listing.add(name, f"{found['rows'] - each['missing']:,}", f"{each['missing']:,}")
     console = screen()
     with console.capture() as captured:
-        console.print(Text(printable(f"{found['records']:,} records, {found['rows']:,} rows in {found['output']}")))
+        place = found["output"] or f"table {found['table']}"
+        console.print(Text(printable(f"{found['records']:,} records, {found['rows']:,} rows in {place}")))
         console.print(listing)
         for name, each in found["figures"].items():
             if "beyond_64_bits" in each:
@@ -344,4 +389,6 @@ def as_text(found: dict[str, Any]) -> str:
             console.print(f"dead letters, not in the table: {count:,} {reason}")
         if found["late_records"]:
             console.print(f"late records, not in the table: {found['late_records']:,}")
+        for line in training_lines(found):
+            console.print(Text(printable(line)))
     return captured.get()

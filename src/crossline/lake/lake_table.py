@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -62,20 +62,7 @@ class LakeTable:
         Raises:
             StateError: A column has another type now than in the table.
         """
-        from pyiceberg.exceptions import (  # noqa: PLC0415 - an extra
-            CommitFailedException,
-            NoSuchTableError,
-            TableAlreadyExistsError,
-        )
-
-        name = (lake.namespace, layout.name)
-        try:
-            table = lake.catalog.load_table(name)
-        except NoSuchTableError:
-            try:
-                table = _created(lake, layout)
-            except (CommitFailedException, TableAlreadyExistsError):  # by another writer, at the same time
-                table = lake.catalog.load_table(name)
+        table = ensure_table(lake, layout)
         found = LakeTable(layout, table)
         found.evolve()
         return found
@@ -202,20 +189,46 @@ def _first_of_each(rows: pa.Table, identity: Iterable[str]) -> pa.Table:
     return rows.take(first.sort())
 
 
-def _created(lake: LakeAddress, layout: TableLayout) -> Table:
+def ensure_table(
+    lake: LakeAddress, layout: TableLayout, properties: Mapping[str, str] | None = None, *, by_day: bool = True
+) -> Table:
+    """Iceberg's table of ``layout``, made where it is missing.
+
+    Args:
+        lake: Where it is.
+        layout: Its name and columns, if it is made.
+        properties: More properties of a table that is made.
+        by_day: Whether it is partitioned by the day of its time.
+    """
+    from pyiceberg.exceptions import (  # noqa: PLC0415 - an extra
+        CommitFailedException,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+    )
+
+    name = (lake.namespace, layout.name)
+    try:
+        return lake.catalog.load_table(name)
+    except NoSuchTableError:
+        try:
+            return _created(lake, layout, {**_PROPERTIES, **(properties or {})}, by_day=by_day)
+        except (CommitFailedException, TableAlreadyExistsError):  # by another process, at the same time
+            return lake.catalog.load_table(name)
+
+
+def _created(lake: LakeAddress, layout: TableLayout, properties: dict[str, str], *, by_day: bool) -> Table:
     from pyiceberg.transforms import DayTransform  # noqa: PLC0415 - an extra
 
     name = (lake.namespace, layout.name)
     location = f"{_root(lake.warehouse)}/{lake.namespace}/{layout.name}"
     # In one commit: another writer must not find the table before it is partitioned.
-    with (
-        lake.catalog.create_table_transaction(
-            name, layout.schema, location=location, properties=_PROPERTIES
-        ) as transaction,
-        transaction.update_spec() as update,
-    ):
-        update.add_field(layout.time, DayTransform(), f"{layout.time}_day")
-    log.info("table of the lake made", table=layout.name)
+    with lake.catalog.create_table_transaction(
+        name, layout.schema, location=location, properties=properties
+    ) as transaction:
+        if by_day:
+            with transaction.update_spec() as update:
+                update.add_field(layout.time, DayTransform(), f"{layout.time}_day")
+            log.info("table of the lake made", table=layout.name)
     return lake.catalog.load_table(name)
 
 

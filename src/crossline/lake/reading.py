@@ -84,6 +84,25 @@ class LakeReader:
         scan = self._there(name).scan(row_filter=all_of(where), selected_fields=tuple(columns))
         return scan.to_arrow()
 
+    def batches(
+        self,
+        name: str,
+        where: Iterable[BooleanExpression] = (),
+        columns: Sequence[str] = ("*",),
+    ) -> Iterator[pa.RecordBatch]:
+        """The same rows as ``rows``, file by file: one file's rows are in memory at once. Raises as ``rows``."""
+        from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415 - an extra
+
+        table = self._there(name)
+        scan = table.scan(row_filter=all_of(where), selected_fields=tuple(columns))
+        read = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter, scan.case_sensitive)
+        for task in scan.plan_files():
+            yield from read.to_record_batches([task])
+
+    def columns(self, name: str) -> list[str]:
+        """The columns of a table. Raises as ``rows``."""
+        return [field.name for field in self._there(name).schema().fields]
+
     def count(self, name: str, where: Iterable[BooleanExpression] = ()) -> int:
         """How many rows of a table there are; files whose bounds tell are not read. Raises as ``rows``."""
         return self._there(name).scan(row_filter=all_of(where)).count()

@@ -33,6 +33,10 @@ class IngestSpan:
         ms = parse_instant_ms(instant)
         return (self.from_ms is None or ms >= self.from_ms) and (self.to_ms is None or ms < self.to_ms)
 
+    def condition(self) -> BooleanExpression:
+        """Rows of alerts and decisions on records within."""
+        return between("ingest_time", self.from_ms, None if self.to_ms is None else self.to_ms - 1)
+
 
 def reach_ms(judged: BacktestSpec) -> int:
     """How long before a record the records are that its rules may read: the longest memory of their state stores."""
@@ -71,8 +75,7 @@ def delivered_alerts(
     if known_ms is not None:
         conditions.append(between(DELIVERED, None, known_ms))
     if span.from_ms is not None or span.to_ms is not None:
-        end_ms = None if span.to_ms is None else span.to_ms - 1
-        conditions.append(between("ingest_time", span.from_ms, end_ms))
+        conditions.append(span.condition())
     found: list[tuple[Any, int, int, str]] = []
     for order, name in enumerate((ALERTS.name, CORRECTIONS.name)):
         rows = reader.rows(name, conditions, (BATCH, DELIVERED, "body"))

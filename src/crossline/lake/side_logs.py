@@ -93,13 +93,12 @@ class SqliteLog:
             row[name] = None if row[name] is None else row[name] * _US
         for name, value in row.items():
             row[name] = value.decode() if isinstance(value, bytes) else value
-        if "is_fraud" in row:
-            row["is_fraud"] = bool(row["is_fraud"])
+        row |= {name: bool(row[name]) for name in ("is_fraud", "withdrawn") if name in row}
         return {**row, BATCH: position, DELIVERED: row["at"]}
 
 
 _LABELS = """SELECT seq AS position, stream, record_id, version, is_fraud, known_ms AS known_at, reason, who,
-    at_ms AS at, case_id FROM labels WHERE seq > ? ORDER BY seq LIMIT ?"""
+    at_ms AS at, case_id, withdrawn FROM labels WHERE seq > ? ORDER BY seq LIMIT ?"""
 _CASES = """SELECT number AS position, case_id, kind AS event, at_ms AS at, who, text, version, before, after
     FROM case_events WHERE number > ? ORDER BY number LIMIT ?"""
 _RECEIPTS = """SELECT r.sequence AS position, r.decision_id, a.stream, a.record_id, r.replica, r.sequence, r.digest,

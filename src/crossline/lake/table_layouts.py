@@ -130,6 +130,7 @@ LABELS = _layout(
     (
         *(("stream", STRING), ("record_id", STRING), ("version", pa.int64()), ("is_fraud", pa.bool_())),
         *(("known_at", INSTANT), ("reason", STRING), ("who", STRING), ("at", INSTANT), ("case_id", STRING)),
+        ("withdrawn", pa.bool_()),
     ),
     "at",
     ("stream", "record_id", "version"),

@@ -57,28 +57,40 @@ def read_labels(path: Path, id_fields: Iterable[str]) -> FraudLabels:
 
 def _marks(rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str], text: str) -> FraudLabels:
     """The labels of rows with their positions; ``text``: the name of the source in errors."""
-    names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
     frauds: dict[str, set[str]] = {}
     asked: set[str] = set()
     named: set[str] = set()
-    for where, row in rows:
-        if "record_ids" in row and "fraud_id" in row:
-            fraud, ids = str(row["fraud_id"]), [str(each) for each in row["record_ids"]]
-            complete = row.get("complete", True)
-        else:
-            ids = [_id(row, names, where)]
-            fraud, complete = str(row.get("fraud_id") or ids[0]), True
-            if not _is_fraud(row, where):
-                named.update(ids)
-                continue
+    for _, ids, is_fraud, row in _labels(rows, id_fields):
         named.update(ids)
-        asked |= {fraud} if complete else set()
+        if not is_fraud:
+            continue
+        fraud = str(row.get("fraud_id") or ids[0])
+        asked |= {fraud} if "record_ids" not in row or row.get("complete", True) else set()
         for each in ids:
             frauds.setdefault(each, set()).add(fraud)
     if not named:
         raise UsageError(f"{text}: found no labels; expected a row for each record, with its id and {_IS_FRAUD}")
     by_record = {each: frozenset(found) for each, found in frauds.items()}
     return FraudLabels(by_record, frozenset(asked), len(named), frozenset(named - by_record.keys()))
+
+
+def label_rows(path: Path, id_fields: Iterable[str]) -> Iterator[tuple[str, list[str], bool, Mapping[str, Any]]]:
+    """The labels in a file: where each stands, the ids of its records, whether they are fraud, and the row itself.
+
+    Raises UsageError with the line of an invalid label.
+    """
+    return _labels(((f"{path}:{line}", row) for line, row in _rows(path)), id_fields)
+
+
+def _labels(
+    rows: Iterable[tuple[str, Mapping[str, Any]]], id_fields: Iterable[str]
+) -> Iterator[tuple[str, list[str], bool, Mapping[str, Any]]]:
+    names: Collection[str] = [*dict.fromkeys((*id_fields, "record_id", "id"))]
+    for where, row in rows:
+        if "record_ids" in row and "fraud_id" in row:
+            yield where, [str(each) for each in row["record_ids"]], True, row
+        else:
+            yield where, [_id(row, names, where)], _is_fraud(row, where), row
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

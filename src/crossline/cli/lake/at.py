@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
+import pyarrow as pa
 import typer
 
 from crossline.basics.errors import UsageError
@@ -25,11 +26,12 @@ class Shown(StrEnum):
     ALERTS = "alerts"
     DECISIONS = "decisions"
     RULES = "rules"
+    LABELS = "labels"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="at", help="Show what was known at an instant: records, alerts, decisions, rules.")(at)
+    app.command(name="at", help="Show what was known at an instant: records, alerts, decisions, rules, labels.")(at)
 
 
 def at(
@@ -49,8 +51,11 @@ def at(
     from crossline.lake.time_travel import LakeAt
 
     view = LakeAt(reader, at_ms)
-    if what == Shown.SUMMARY:
-        rows: list[dict[str, Any]] = [{"table": name, "rows": count} for name, count in view.counts().items()]
+    total = None
+    if what == Shown.LABELS:
+        rows, total = _labels(view, limit)
+    elif what == Shown.SUMMARY:
+        rows = [{"table": name, "rows": count} for name, count in view.counts().items()]
     else:
         rows = list(_rows(view, what, stream))
     if as_json:
@@ -61,7 +66,8 @@ def at(
     for row in rows[-limit:]:
         table.add(*(_cell(row.get(name)) for name in columns))
     show(table)
-    note(f"as known at {instant}" + (f"; the last {limit:,} of {len(rows):,}" if len(rows) > limit else ""))
+    count = len(rows) if total is None else total
+    note(f"as known at {instant}" + (f"; the last {limit:,} of {count:,}" if count > limit else ""))
 
 
 _HIDDEN = ("_batch", "_checkpoint", "_delivered_at", "_duplicate", "_log", "_position")
@@ -70,6 +76,7 @@ _COLUMNS: dict[Shown, list[str]] = {
     Shown.RECORDS: [],
     Shown.ALERTS: ["event_time", "rule_id", "rule_version", "kind", "record_id", "message"],
     Shown.DECISIONS: ["event_time", "decision", "score", "record_id"],
+    Shown.LABELS: ["at", "stream", "record_id", "is_fraud", "known_at", "who", "reason"],
     Shown.RULES: ["rule_id", "version", "status", "effective_from", "who"],
 }
 
@@ -82,6 +89,22 @@ def _rows(view: LakeAt, what: Shown, stream: str | None) -> Iterable[dict[str, A
     if what == Shown.ALERTS:
         return view.alerts()
     return view.decisions() if what == Shown.DECISIONS else view.rules()
+
+
+def _labels(view: LakeAt, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The label in force of each record: the last ``limit`` in the order in which they were given, of how many."""
+    from crossline.lake.training.label_versions import last_labels
+    from crossline.runtime.machine.temporary_folders import own_folder_for
+
+    order = [("at", "ascending"), ("_batch", "ascending")]
+    newest, total = None, 0
+    with own_folder_for("labels") as folder:
+        for part in last_labels(view.reader, view.at_ms, folder):
+            total += len(part)
+            both = part if newest is None else pa.concat_tables([newest, part])
+            newest = both.sort_by(order).slice(max(0, len(both) - limit)).combine_chunks()
+    rows: list[dict[str, Any]] = [] if newest is None else newest.to_pylist()
+    return rows, total
 
 
 def _stream(given: str | None, streams: list[str]) -> str:

@@ -18,9 +18,10 @@ class Lake(LazyGroup):
     known = {  # noqa: RUF012 - as the class above has it
         "write": "Follow the committed batches of a pipeline and append them to its tables.",
         "status": "Show the tables: rows, files, bytes, snapshots, and how far the writer is.",
-        "at": "Show what was known at an instant: records, alerts, decisions, rules.",
         "gaps": "Show which hours of the lake a live rule has not judged; --fill judges them.",
         "late": "Show what records beyond the allowed lateness would have changed.",
+        "at": "Show what was known at an instant: records, alerts, decisions, rules, labels.",
+        "parity": "Compare a sample of alerts as stream, API and a replay of the lake have them.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 

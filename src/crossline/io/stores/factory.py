@@ -45,6 +45,17 @@ def labels_of(place: str, streams: Collection[str] | None) -> Iterator[Mapping[s
     return labels_in(address_of_url(place), streams)
 
 
+def label_versions_of(place: str, stream: str, as_of_ms: int) -> Iterator[tuple[str, int, bool | None, int | None]]:
+    """All verdicts on records of a stream that a store had by ``as_of_ms``: record id, order, verdict, when (us).
+
+    Raises UsageError as ``open_store``.
+    """
+    from crossline.io.postgres.client import address_of_url  # noqa: PLC0415 - loads a client
+    from crossline.io.postgres.labels import label_versions_in  # noqa: PLC0415 - as above
+
+    return label_versions_in(address_of_url(place), stream, as_of_ms)
+
+
 def store_of(config: PipelineConfig) -> Store | None:
     """The store of the first sink of a pipeline that writes one; None without such a sink."""
     for sink in config.sinks:

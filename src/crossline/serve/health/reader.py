@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from crossline.analysis.forecast import DailyForecast
@@ -12,13 +13,14 @@ from crossline.analysis.health.shares import Precision
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alert_json import read_quickly
 from crossline.io.stores.protocol import AlertFilter, Store
+from crossline.lake.parity.report import ParityReport, read_report
 from crossline.rule_registry.events import RuleEvent
 from crossline.serve.approvals.file import ApprovalFile
 from crossline.serve.cases.statistics.queries import RuleCounts, Slow, read_counts, read_slow
 from crossline.serve.cases.statistics.schema import DAY_MS
 from crossline.serve.decisions.store import DecisionStore
 from crossline.serve.health.assess import Measured, assessed, predicted_of
-from crossline.serve.health.values import HealthReport, Parity, Prediction, RuleCost, RuleFacts
+from crossline.serve.health.values import HealthReport, LakeParity, Parity, Prediction, RuleCost, RuleFacts
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.rules import read_rules
@@ -52,6 +54,8 @@ class RuleHealthReader:
         facts = facts_of(rows, events)
         foretold = self._foretold(facts)
         costs, parity, slow = self._measured([each.rule_id for each in facts], now_ms)
+        lake = read_report(deps.path, deps.config.name)
+        parity = parity if lake is None else with_lake(parity, lake)
         counts = RuleCounts(now_ms // DAY_MS) if deps.desk is None else read_counts(deps.desk.file, now_ms, slow)
         return HealthReport(
             pipeline=deps.config.name,
@@ -60,6 +64,7 @@ class RuleHealthReader:
             counted=deps.desk is not None,
             since_day=counts.since_day,
             answered=deps.decisions is not None,
+            lake_parity=None if lake is None else parity_head(lake),
             refused=refused,
         )
 
@@ -176,6 +181,23 @@ def parity_of(kept: DecisionStore | None, store: Store, rule_ids: Sequence[str],
         differ = sum(not _same(each, figures.get(name)) for each, figures in known)
         found[name] = Parity(len(known), differ, decisions.get(name, 0))
     return found
+
+
+def with_lake(parity: Mapping[str, Parity], report: ParityReport) -> dict[str, Parity]:
+    """``parity`` with what the report says of each rule."""
+    found = dict(parity)
+    for each in report.rules:
+        ids = tuple(dict.fromkeys(one.alert_id for one in each.differences))
+        answered = each.answered - each.answered_equal
+        lake = LakeParity(report.at, each.sampled, each.sampled - each.equal, each.answered, answered, ids)
+        found[each.rule_id] = replace(found.get(each.rule_id, Parity()), lake=lake)
+    return found
+
+
+def parity_head(report: ParityReport) -> dict[str, Any]:
+    """What a report is about."""
+    names = ("at", "since", "until", "records", "same")
+    return {name: getattr(report, name) for name in names}
 
 
 def _same(alert: Mapping[str, Any], figure: Mapping[str, Any] | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from crossline.analysis.health.predictions import PredictionCheck
-from crossline.serve.health.values import RuleHealth
+from crossline.serve.health.values import Parity, RuleHealth
 
 SHARE_MIN = 0.25  # smallest share of another rule worth a sentence
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -42,7 +42,7 @@ def _notes(health: RuleHealth) -> Iterator[HealthNote]:
             text = prediction_text(each)
             yield HealthNote(each.figure, text[0].upper() + text[1:])
     if health.parity is not None and not health.parity.same:
-        yield HealthNote("parity", f"API and stream: {parity_text(health)}")
+        yield from _parity_notes(health.parity)
     if health.drift is not None and health.drift.shifted:
         before, now = health.drift.median_before, health.drift.median_now
         ratio = f"{now / before:.1f} {_TIMES} last week" if before > 0 else f"{now:.3g}, {before:.3g} last week"
@@ -70,10 +70,22 @@ def parity_text(health: RuleHealth) -> str:
     found = health.parity
     if found is None:
         return "not there"
-    differ = found.differ + found.decisions
-    if differ:
-        return f"{differ} {'differs' if differ == 1 else 'differ'}"
-    return "same" if found.compared else "no answers"
+    if found.differing:
+        return _differ(found.differing)
+    return "same" if found.any_compared else "no answers"
+
+
+def _parity_notes(found: Parity) -> Iterator[HealthNote]:
+    if found.differ or found.decisions:
+        yield HealthNote("parity", f"API and stream: {_differ(found.differ + found.decisions)}")
+    if found.lake is not None and found.lake.differ:
+        yield HealthNote("parity", f"Lake and stream: {_differ(found.lake.differ)}")
+    if found.lake is not None and found.lake.answered_differ:
+        yield HealthNote("parity", f"Receipts and stream, by the lake: {_differ(found.lake.answered_differ)}")
+
+
+def _differ(count: int) -> str:
+    return f"{count} {'differs' if count == 1 else 'differ'}"
 
 
 def prediction_text(held: PredictionCheck) -> str:

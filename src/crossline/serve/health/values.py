@@ -70,21 +70,50 @@ class RuleCost:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeParity:
+    """Alerts of the stream against a replay of the lake, and against the receipts in it, as of ``at``.
+
+    ``compared``, ``answered``: how many were compared; ``differ``, ``answered_differ``: of how many something differs.
+    ``alert_ids``: some of these.
+    """
+
+    at: str
+    compared: int
+    differ: int
+    answered: int
+    answered_differ: int
+    alert_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Parity:
     """Figures of the same record from API and stream. ``compared``: alerts of records that the API had answered.
 
     ``differ``: of these, where the figures are not the same. ``decisions``: answers in which this rule was a reason, or
-    became one, and that the stream decided otherwise, in the past 7 days.
+    became one, and that the stream decided otherwise, in the past 7 days. ``lake``: of the last report of
+    ``crossline lake parity``, if there is one.
     """
 
     compared: int = 0
     differ: int = 0
     decisions: int = 0
+    lake: LakeParity | None = None
 
     @property
     def same(self) -> bool:
         """Whether nothing differs."""
-        return not self.differ and not self.decisions
+        return not self.differing
+
+    @property
+    def differing(self) -> int:
+        """How many things differ."""
+        lake = 0 if self.lake is None else self.lake.differ + self.lake.answered_differ
+        return self.differ + self.decisions + lake
+
+    @property
+    def any_compared(self) -> bool:
+        """Whether anything was compared."""
+        return bool(self.compared or (self.lake is not None and (self.lake.compared or self.lake.answered)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +173,8 @@ class RuleHealth:
 class HealthReport:
     """Of all rules, by name. ``counted``: whether alerts are counted here; ``since_day``: from when on.
 
-    ``answered``: whether there is an API whose answers can be compared.
+    ``answered``: whether there is an API whose answers can be compared. ``lake_parity``: what the last report on parity
+    with the lake is about: ``at``, ``since``, ``until``, ``records``, ``same``.
     """
 
     pipeline: str
@@ -154,6 +184,7 @@ class HealthReport:
     since_day: int | None
     answered: bool
     refused: Mapping[str, str]
+    lake_parity: Mapping[str, Any] | None = None
 
 
 def share_json(of: Precision) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.factory import open_store
 from crossline.io.stores.protocol import AlertFilter
+from crossline.lake.parity.report import AlertDifference, ParityReport, RuleParity, write_report
 from crossline.serve.health.reader import costs_of, facts_of, parity_of, prediction_of
 from crossline.serve.health.values import Parity, Prediction, RuleCost
 
@@ -122,7 +123,31 @@ def test_the_api_says_how_each_rule_does(api: tuple[Client, Path, Path]) -> None
     assert mine["parity"] is None
     assert mine["cost"] is None  # asked for within the same minute
     assert by_name["spending"]["status"] == "shadow"
+    assert found["lake_parity"] is None
     assert client.get("/v1/health/rules?x=1").status_code == 422
+
+
+def test_the_api_says_what_the_last_report_on_the_lake_found(api: tuple[Client, Path, Path]) -> None:
+    client, _, path = api
+    pipeline = client.get("/v1/health/rules").json()["pipeline"]
+    instants = {name: f"2026-02-01T{hour}:00:00.000Z" for name, hour in (("at", 10), ("since", "08"), ("until", "09"))}
+    differences = (AlertDifference("a1", "p1", "lake", "value"), AlertDifference("a1", "p1", "api", "value"))
+    rules = (RuleParity("spending", 50, 40, 39, 10, 9, differences), RuleParity("card_testing", 3, 3, 3, 0, 0))
+    write_report(ParityReport(pipeline, *instants.values(), 1_000, rules), path)
+    found = client.get("/v1/health/rules").json()
+    by_name = {each["rule_id"]: each for each in found["items"]}
+    assert by_name["spending"]["parity"]["lake"] == {
+        "at": instants["at"],
+        "compared": 40,
+        "differ": 1,
+        "answered": 10,
+        "answered_differ": 1,
+        "alert_ids": ["a1"],
+    }
+    assert "parity" in by_name["spending"]["wrong"]
+    assert (by_name["card_testing"]["parity_text"], by_name["card_testing"]["wrong"]) == ("same", [])
+    assert by_name["large_payment"]["parity"] is None
+    assert found["lake_parity"] == {**instants, "records": 1_000, "same": False}
 
 
 def test_stores_return_the_last_batches_first(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from crossline.lake.parity.report import AlertDifference, ParityReport, RuleParity, write_report
 from unit.serve.console.kit import Room
 from unit.serve.health.scene import DAY_MS, alerts_of, label, publish, take
 
@@ -83,6 +84,21 @@ def test_predictions_stand_beside_what_came(health: Room) -> None:
     page = shown(health)
     assert "3 need you</b>: one is silent, one floods, one is beyond its prediction" in page
     assert "Alerts a day: 2, predicted 7.5 to 10.5" in row(page, "spending")  # 3 * sqrt((1/4 + 1/50) / (51/50)) = 1.54
+
+
+def test_the_last_report_of_parity_with_the_lake_is_shown(health: Room) -> None:
+    assert "Parity with a lake: no report; crossline lake parity writes one." in shown(health)
+    name, path = health.parts.deps.config.name, health.parts.deps.path
+    differences = (AlertDifference("a1", "p1", "lake", "value"), AlertDifference("a1", "p1", "api", "value"))
+    rules = (RuleParity("spending", 50, 40, 39, 10, 9, differences), RuleParity("card_testing", 3, 3, 3, 0, 0))
+    at, since, until = "2026-02-01T10:00:00.000Z", "2026-02-01T08:00:00.000Z", "2026-02-01T09:00:00.000Z"
+    write_report(ParityReport(name, at, since, until, 1_000, rules), path)
+    page = shown(health)
+    found = "43 alerts compared with a replay, 1 differ; 10 with receipts, 1 differ"
+    assert f"Parity with the lake as of 2026-02-01T10:00:00 UTC: {found}." in page
+    assert "Lake and stream: 1 differs" in row(page, "spending")
+    assert "Receipts and stream, by the lake: 1 differs" in row(page, "spending")
+    assert "|same|" in row(page, "card_testing")
 
 
 def test_spans_and_addresses(health: Room) -> None:

@@ -93,7 +93,8 @@ class MetRow:
 class HealthPage:
     """``calls``: how many rules call for a person, ``calls_text``: with what. ``wrong``: why nothing can be shown.
 
-    ``counted``: since when alerts are counted, in words. ``tabs``: parts of health; ``spans``: of the sparklines.
+    ``counted``: since when alerts are counted, in words. ``lake_parity``: what the last comparison with the lake found.
+    ``tabs``: parts of health; ``spans``: of the sparklines.
     """
 
     TEMPLATE: ClassVar[str] = "pages/health/health.html"
@@ -109,5 +110,6 @@ class HealthPage:
     met: tuple[MetRow, ...]
     counted: str
     label_days: int
+    lake_parity: str
     refused: tuple[tuple[str, str], ...]
     wrong: str

@@ -62,6 +62,7 @@ async def view(asked: PageRequest) -> HealthPage:
         met=tuple(row for each in items for row in met_rows(each)),
         counted=_counted(report),
         label_days=report.get("label_days", 0),
+        lake_parity=_lake_parity(report.get("lake_parity"), items),
         refused=tuple((each["source"], each["detail"]) for each in report.get("refused", ())),
         wrong=wrong,
     )
@@ -98,6 +99,19 @@ def _counted(report: Mapping[str, Any]) -> str:
         return "Alerts are not counted here."
     since = report["counted_since"]
     return "No alert was counted yet." if since is None else f"Counted since {since[:10]}."
+
+
+def _lake_parity(head: Mapping[str, Any] | None, items: list[Mapping[str, Any]]) -> str:
+    if head is None:
+        return "Parity with a lake: no report; crossline lake parity writes one."
+    found = [each["parity"]["lake"] for each in items if each["parity"] is not None and each["parity"]["lake"]]
+    compared, differ, answered, other = (
+        sum(each[name] for each in found) for name in ("compared", "differ", "answered", "answered_differ")
+    )
+    text = (
+        f"{compared:,} alerts compared with a replay, {differ:,} differ; {answered:,} with receipts, {other:,} differ"
+    )
+    return f"Parity with the lake as of {head['at'][:19]} UTC: {text}."
 
 
 PAGE = Page(
