@@ -1,0 +1,68 @@
+"""From a stream's declaration to what makes its tokens; one store of each kind and place in a process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from crossline.basics.errors import PermanentError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.streams.sensitive import TokenSettings
+from crossline.ingest.decode.layout import RecordLayout, make_layout
+from crossline.ingest.tokens.tokeniser import TokenField, Tokeniser, token_fields
+from crossline.io.tokens.master_key import read_master_key
+from crossline.io.tokens.sqlite_store import SqliteTokenStore
+from crossline.io.tokens.token_store import TokenStore
+
+_lock = threading.Lock()
+_stores: dict[TokenSettings, TokenStore] = {}
+_tokenisers: dict[tuple[TokenSettings, tuple[TokenField, ...]], Tokeniser] = {}
+
+
+def decoder_of(stream: str, spec: StreamSpec) -> RecordLayout:
+    """How records of a stream are decoded, with what makes the tokens of its sensitive fields.
+
+    Raises PermanentError where there is no master key.
+    """
+    return make_layout(stream, spec, tokeniser_of(spec))
+
+
+def tokeniser_of(spec: StreamSpec) -> Tokeniser | None:
+    """What makes the tokens of a stream; None where it has no sensitive field.
+
+    Raises PermanentError where there is no master key.
+    """
+    if not spec.sensitive:
+        return None
+    if spec.tokens is None:
+        raise PermanentError("a stream with sensitive fields: found no token store; expected tokens in its stream file")
+    store = store_of(spec.tokens)
+    key = (spec.tokens, tuple(token_fields(spec).values()))
+    with _lock:
+        if key not in _tokenisers:
+            _tokenisers[key] = Tokeniser(spec, store)
+        return _tokenisers[key]
+
+
+def store_of(settings: TokenSettings) -> TokenStore:
+    """The store that the settings name, the same one each time.
+
+    Raises PermanentError where there is no master key.
+    """
+    with _lock:
+        if settings not in _stores:
+            _stores[settings] = _opened(settings)
+        return _stores[settings]
+
+
+def _opened(settings: TokenSettings) -> TokenStore:
+    master = read_master_key(settings)
+    if settings.kind == "sqlite":
+        return SqliteTokenStore(Path(settings.path).absolute(), master)
+    from crossline.io.postgres.client import address_of  # noqa: PLC0415 - the client is an extra
+    from crossline.io.tokens.postgres_store import PostgresTokenStore  # noqa: PLC0415 - the client is an extra
+    from crossline.settings.postgres import DatabaseSettings  # noqa: PLC0415
+
+    database = DatabaseSettings(dsn_env=settings.dsn_env, schema=settings.schema_name)
+    return PostgresTokenStore(address_of(database, os.environ), master)
