@@ -35,13 +35,13 @@ _TYPE_FORM = f"a type ({', '.join(KINDS)}), with ? where it may be missing, [typ
 class FieldSpec:
     """The type of a field. ``optional``: it may be missing or null. ``is_list``: a list of values of ``kind``.
 
-    ``sensitive``: its values are tokens.
+    ``sensitive``: its values are tokens, and this is the name of all that they may be equal to; empty: they are not.
     """
 
     kind: FieldKind
     optional: bool = False
     is_list: bool = False
-    sensitive: bool = False
+    sensitive: str = ""
 
     def __str__(self) -> str:
         text = f"[{self.kind}]" if self.is_list else str(self.kind)
@@ -159,9 +159,14 @@ class StreamSpec(_Model):
     def own_columns(self) -> dict[str, FieldSpec]:
         """As ``raw_columns``, behind the decoder: a sensitive field is a string, its token."""
         return {
-            name: replace(each, kind="string", sensitive=True) if name in self.sensitive else each
+            name: replace(each, kind="string", sensitive=self._scope(name)) if name in self.sensitive else each
             for name, each in self.raw_columns.items()
         }
+
+    def _scope(self, name: str) -> str:
+        """Tokens of the same value are equal within it."""
+        domain, person = self.domain_of(name), self.sensitive[name].person
+        return domain if person is None else f"{domain} of one {self.domain_of(person)}"
 
     def domain_of(self, name: str) -> str:
         """The domain of a field: values are the same person, or have the same token, within one."""

@@ -19,6 +19,11 @@ _FIELD = re.compile(r"field (?P<name>.+?): found .*, (?P<rest>(?:expected|beyond
 _QUOTE_NOTHING = frozenset({"tombstone", "line_too_long", "unknown_schema", "malformed_archive", "malformed_parquet"})
 
 
+def withheld(offsets: Iterable[int]) -> dict[int, bytes]:
+    """What stands in the place of the bytes of records at ``offsets``."""
+    return dict.fromkeys(offsets, WITHHELD)
+
+
 def without_values(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
     """``letters`` without the bytes of their records, and without values in their texts."""
     return [replace(each, raw=WITHHELD, detail=_detail(each)) for each in letters]

@@ -71,7 +71,8 @@ def read_master_key(settings: TokenSettings, environment: Mapping[str, str] = os
         secret = os.fsencode(environment.get(name, "")).strip()
         if not secret:
             raise PermanentError(
-                f"{where} is not set; expected the master key of the token store, as streams have sensitive fields: export it; {_MAKE}"
+                f"{where} is not set; expected the master key of the token store, as streams have sensitive fields: "
+                f"export it; {_MAKE}"
             )
     if len(secret) < SECRET_CHARS_MIN:
         raise PermanentError(

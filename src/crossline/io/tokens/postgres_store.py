@@ -13,8 +13,7 @@ from crossline.io.tokens.token_store import KeyRows, TokenStore
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS token_meta (name text PRIMARY KEY, value bytea NOT NULL)",
     "CREATE TABLE IF NOT EXISTS token_keys (person bytea PRIMARY KEY, wrapped bytea NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS token_destroyed (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
-    "person bytea NOT NULL, at_ms bigint NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS token_destroyed (seq bigserial PRIMARY KEY, person bytea NOT NULL, at_ms bigint)",
 )
 _FIND = "SELECT person, wrapped FROM token_keys WHERE person = ANY(%s)"
 _ADD = "INSERT INTO token_keys SELECT * FROM unnest(%s::bytea[], %s::bytea[]) ON CONFLICT DO NOTHING"

@@ -1,0 +1,36 @@
+"""Values that a person asks for, as the tokens that records have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from crossline.basics.streams.schema import StreamSpec
+from crossline.basics.streams.sensitive import TOKEN
+from crossline.io.tokens.opening import store_of, tokeniser_of
+
+
+def key_as_tokens(streams: Mapping[str, StreamSpec], key: Mapping[str, str], *, make: bool) -> dict[str, str]:
+    """``key`` with tokens for the values of sensitive fields.
+
+    Args:
+        streams: The streams of the pipeline.
+        key: Values by field, as texts; a token stays as it is.
+        make: Whether a person without a key gets one; else such a value stays as it is: no record has it.
+
+    Raises:
+        RetryableError: the token store does not answer.
+    """
+    return {name: value_as_token(streams, name, value, make=make) for name, value in key.items()}
+
+
+def value_as_token(streams: Mapping[str, StreamSpec], name: str, value: str, *, make: bool) -> str:
+    """As ``key_as_tokens``, of one value. One of a field with a ``person`` stays as it is: the person is not known."""
+    spec = next((each for each in streams.values() if name in each.sensitive), None)
+    if spec is None or spec.sensitive[name].person is not None or TOKEN.fullmatch(value):
+        return value
+    tokens = tokeniser_of(spec)
+    if tokens is None or spec.tokens is None:
+        return value
+    if not make and not store_of(spec.tokens).has(spec.domain_of(name), value):
+        return value
+    return tokens.value(name, value)
