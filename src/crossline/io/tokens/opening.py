@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from crossline.basics.errors import PermanentError
@@ -43,6 +44,17 @@ def tokeniser_of(spec: StreamSpec) -> Tokeniser | None:
         if key not in _tokenisers:
             _tokenisers[key] = Tokeniser(spec, store)
         return _tokenisers[key]
+
+
+def check_stores(streams: Mapping[str, StreamSpec]) -> None:
+    """See, before anything is judged, that the keys of sensitive fields can be had.
+
+    Raises PermanentError where there is no master key, StateError where it is another one, RetryableError where the
+    store does not answer.
+    """
+    for spec in streams.values():
+        if tokeniser_of(spec) is not None and spec.tokens is not None:
+            store_of(spec.tokens).generation()
 
 
 def store_of(settings: TokenSettings) -> TokenStore:
