@@ -108,7 +108,7 @@ def _spec(mine: RuleSet, setting: Setting, reader: LakeReader, span: IngestSpan,
     from crossline.lake.replay_input import LakeInput
 
     history = RecordedInput(setting.streams, dict.fromkeys(setting.streams, ()))
-    given = (lists_for([mine], setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
+    given = (lists_for([mine], setting.lists, log, setting.streams), setting.defaults, Bounds(setting.partition_lag_ms))
     judged = BacktestSpec(mine, history, *given)
     first_ms = None if span.from_ms is None else span.from_ms - reach_ms(judged)
     return replace(judged, stored=LakeInput(reader, setting.streams, history.inputs, first_ms, span.to_ms))

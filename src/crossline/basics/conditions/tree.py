@@ -295,6 +295,10 @@ def _check_leaf(  # noqa: PLR0911 - a table
     if misfit:
         return Finding((*leaf.path, "operator"), f"{leaf.operator} on {leaf.field}, of type {spec}", misfit)
     if isinstance(value, ListRef):
+        if spec.sensitive and value.name not in spec.token_lists:
+            expected = f"a list with {tokens_text(spec)}"
+            hint = f"declare it in the stream file: tokens: {{lists: {{{value.name}: {spec.sensitive}}}}}"
+            return Finding(at, f"list {value.name}, of values as they came", expected, hint)
         if lists is None or value.name in lists:
             return None
         return Finding(

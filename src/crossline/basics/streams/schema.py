@@ -36,12 +36,14 @@ class FieldSpec:
     """The type of a field. ``optional``: it may be missing or null. ``is_list``: a list of values of ``kind``.
 
     ``sensitive``: its values are tokens, and this is the name of all that they may be equal to; empty: they are not.
+    ``token_lists``: the lists that have such tokens.
     """
 
     kind: FieldKind
     optional: bool = False
     is_list: bool = False
     sensitive: str = ""
+    token_lists: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         text = f"[{self.kind}]" if self.is_list else str(self.kind)
@@ -159,14 +161,16 @@ class StreamSpec(_Model):
     def own_columns(self) -> dict[str, FieldSpec]:
         """As ``raw_columns``, behind the decoder: a sensitive field is a string, its token."""
         return {
-            name: replace(each, kind="string", sensitive=self._scope(name)) if name in self.sensitive else each
+            name: replace(each, kind="string", **self._tokens_of(name)) if name in self.sensitive else each
             for name, each in self.raw_columns.items()
         }
 
-    def _scope(self, name: str) -> str:
-        """Tokens of the same value are equal within it."""
+    def _tokens_of(self, name: str) -> dict[str, Any]:
         domain, person = self.domain_of(name), self.sensitive[name].person
-        return domain if person is None else f"{domain} of one {self.domain_of(person)}"
+        if person is not None:
+            return {"sensitive": f"{domain} of one {self.domain_of(person)}"}
+        lists = self.tokens.lists if self.tokens is not None else {}
+        return {"sensitive": domain, "token_lists": frozenset(each for each, of in lists.items() if of == domain)}
 
     def domain_of(self, name: str) -> str:
         """The domain of a field: values are the same person, or have the same token, within one."""
@@ -204,7 +208,7 @@ class StreamSpec(_Model):
             named = {name: "id" if time is None else "time" for _, name, time in roles}
             yield from sensitive_findings(self.sensitive, self.raw_columns, named)
         yield from self._clock_findings()
-        taken = {name.partition(".")[0] for name in self.own_columns}
+        taken = {name.partition(".")[0] for name in self.raw_columns}
         twice = [
             Finding(("headers", name), shown(name), "a name that no field has", f"{{other_name: {{header: {name}}}}}")
             for name in self.header_fields
@@ -224,7 +228,7 @@ class StreamSpec(_Model):
                 )
             if not _CLOCK_NAME.fullmatch(clock):
                 yield Finding(("clocks", clock), shown(clock), "a name of letters, digits, and . _ -, at most 64")
-            elif clock in self.own_columns and clock != time.field:
+            elif clock in self.raw_columns and clock != time.field:
                 expected = f"a name that no other field has: {clock} is one of its own, and not {time.field}"
                 yield Finding(("clocks", clock), shown(clock), expected)
             elif self.event_time.field in {clock, time.field}:
@@ -276,6 +280,23 @@ class StreamsFile(_Model):
     schema_version: Literal[1]
     streams: Annotated[dict[str, StreamSpec], BeforeValidator(_check_streams)]
     tokens: TokenSettings = TokenSettings()
+
+    @model_validator(mode="after")
+    def _check(self) -> StreamsFile:
+        named = {
+            spec.domain_of(name)
+            for spec in self.streams.values()
+            for name, each in spec.sensitive.items()
+            if each.person is None
+        }
+        findings = [
+            Finding(("tokens", "lists", name), shown(domain), f"a domain of sensitive fields: {one_of(sorted(named))}")
+            for name, domain in self.tokens.lists.items()
+            if domain not in named
+        ]
+        if findings:
+            raise refusals(findings)
+        return self
 
     def specs(self, folder: str) -> dict[str, StreamSpec]:
         """The streams by name. ``folder``: that of the file, from which the path of the token store is relative."""

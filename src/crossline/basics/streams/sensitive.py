@@ -39,7 +39,7 @@ class TokenSettings(_Model):
     """Where the keys of persons are, and the master key that they are wrapped with.
 
     ``path``: the file of kind sqlite. ``dsn_env``, ``schema_name``: of kind postgres, the variable with the connection
-    string, and the schema of the table.
+    string, and the schema of the table. ``lists``: by name of a list of sensitive values, their domain.
     """
 
     kind: Literal["sqlite", "postgres"] = "sqlite"
@@ -48,6 +48,7 @@ class TokenSettings(_Model):
     schema_name: str = "crossline_tokens"
     master_key_env: str | None = None
     master_key_file: str | None = None
+    lists: dict[str, str] = {}
 
     def in_folder(self, folder: str) -> TokenSettings:
         """The same with relative paths joined to ``folder``."""

@@ -145,6 +145,10 @@ class Tokeniser:
         text = str(value)
         return self._tokens(of, [text if of.person is None else (None if person is None else str(person), text)])[0]
 
+    def values(self, of: TokenField, values: Sequence[str]) -> list[str]:
+        """The tokens of values of a field that names persons by itself; of a token, itself."""
+        return self._tokens(of, values)
+
     def letters(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Dead letters of the stream, without values of sensitive fields."""
         return without_values(letters)

@@ -1,8 +1,9 @@
-"""Values that a person asks for, as the tokens that records have."""
+"""Values that people ask for and those of lists, as the tokens that records have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.streams.sensitive import TOKEN
@@ -34,3 +35,22 @@ def value_as_token(streams: Mapping[str, StreamSpec], name: str, value: str, *, 
     if not make and not store_of(spec.tokens).has(spec.domain_of(name), value):
         return value
     return tokens.value(name, value)
+
+
+def list_tokens(streams: Mapping[str, StreamSpec]) -> dict[str, Callable[[Sequence[str]], list[str]]]:
+    """By name of a list of sensitive values, what makes tokens of its values.
+
+    Raises PermanentError where there is no master key.
+    """
+    found: dict[str, Callable[[Sequence[str]], list[str]]] = {}
+    for spec in streams.values():
+        tokens = tokeniser_of(spec)
+        if tokens is None or spec.tokens is None:
+            continue
+        for name, domain in spec.tokens.lists.items():
+            field = next(
+                (each for each in tokens.fields.values() if (each.domain, each.person) == (domain, None)), None
+            )
+            if field is not None and name not in found:
+                found[name] = partial(tokens.values, field)
+    return found

@@ -17,8 +17,8 @@ from crossline.io.tokens.sqlite_store import SqliteTokenStore
 from crossline.io.tokens.token_store import TokenStore
 
 _lock = threading.Lock()
-_stores: dict[TokenSettings, TokenStore] = {}
-_tokenisers: dict[tuple[TokenSettings, tuple[TokenField, ...]], Tokeniser] = {}
+_stores: dict[str, TokenStore] = {}
+_tokenisers: dict[tuple[str, tuple[TokenField, ...]], Tokeniser] = {}
 
 
 def decoder_of(stream: str, spec: StreamSpec) -> RecordLayout:
@@ -39,7 +39,7 @@ def tokeniser_of(spec: StreamSpec) -> Tokeniser | None:
     if spec.tokens is None:
         raise PermanentError("a stream with sensitive fields: found no token store; expected tokens in its stream file")
     store = store_of(spec.tokens)
-    key = (spec.tokens, tuple(token_fields(spec).values()))
+    key = (_place(spec.tokens), tuple(token_fields(spec).values()))
     with _lock:
         if key not in _tokenisers:
             _tokenisers[key] = Tokeniser(spec, store)
@@ -62,10 +62,16 @@ def store_of(settings: TokenSettings) -> TokenStore:
 
     Raises PermanentError where there is no master key.
     """
+    place = _place(settings)
     with _lock:
-        if settings not in _stores:
-            _stores[settings] = _opened(settings)
-        return _stores[settings]
+        if place not in _stores:
+            _stores[place] = _opened(settings)
+        return _stores[place]
+
+
+def _place(settings: TokenSettings) -> str:
+    """What distinguishes a store."""
+    return settings.model_dump_json(exclude={"lists"})
 
 
 def _opened(settings: TokenSettings) -> TokenStore:
