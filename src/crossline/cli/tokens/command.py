@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import orjson
 import typer
 
 from crossline.basics.errors import UsageError
@@ -24,10 +25,11 @@ def tokens(
     person: Annotated[
         str | None, typer.Option("--person", help="Whose key is used, for a field that is declared with a person.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
 ) -> None:
-    """Print the token of each value, a line each, in their order.
+    """Print the tokens of values of a sensitive field, for lists, tables, rules and questions.
 
-    A person without a key gets one. Values are best given on the standard input: arguments can be seen by others.
+    A line each, in their order. A person without a key gets one. Values are best given on the standard input: arguments can be seen by others.
     """
     spec = _spec(field, pipeline, stream_file)
     declared = spec.sensitive[field]
@@ -39,7 +41,8 @@ def tokens(
     made = tokeniser_of(spec)
     lines = values or (line.rstrip("\r\n") for line in sys.stdin)
     for value in lines:
-        typer.echo(made.value(field, value, person) if made is not None and value else "")
+        token = made.value(field, value, person) if made is not None and value else ""
+        typer.echo(orjson.dumps({"token": token}).decode() if as_json else token)
 
 
 def _spec(field: str, pipeline: Path | None, stream_file: Path | None) -> StreamSpec:
