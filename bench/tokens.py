@@ -44,7 +44,8 @@ def spent_us(spec: StreamSpec, parts: list[bytes], records: int) -> float:
     layout, began_s = decoder_of("s", spec), time.process_time()
     for part in parts:
         fields = decode_lines(layout, part, "s", 0).records.fields
-        assert len(fields["account_id"]) == len(fields["email"])
+        if len(fields["account_id"]) != len(fields["email"]):
+            raise SystemExit("columns of unequal length")
     return (time.process_time() - began_s) * 1e6 / records
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,8 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.rule_registry.content import read_pipeline_in_place, read_text
+
+AT_ONCE = 1_000
 
 
 def tokens(
@@ -29,7 +32,8 @@ def tokens(
 ) -> None:
     """Print the tokens of values of a sensitive field, for lists, tables, rules and questions.
 
-    A line each, in their order. A person without a key gets one. Values are best given on the standard input: arguments can be seen by others.
+    A line each, in their order. A person without a key gets one. Values are best given on the standard input: others
+    can see arguments.
     """
     spec = _spec(field, pipeline, stream_file)
     declared = spec.sensitive[field]
@@ -39,10 +43,12 @@ def tokens(
     from crossline.io.tokens.opening import tokeniser_of
 
     made = tokeniser_of(spec)
-    lines = values or (line.rstrip("\r\n") for line in sys.stdin)
-    for value in lines:
-        token = made.value(field, value, person) if made is not None and value else ""
-        typer.echo(orjson.dumps({"token": token}).decode() if as_json else token)
+    if made is None:
+        return
+    lines = iter(values or (line.rstrip("\r\n") for line in sys.stdin))
+    while some := list(islice(lines, AT_ONCE)):
+        for token in made.values(field, some, person):
+            typer.echo(orjson.dumps({"token": token}).decode() if as_json else token)
 
 
 def _spec(field: str, pipeline: Path | None, stream_file: Path | None) -> StreamSpec:

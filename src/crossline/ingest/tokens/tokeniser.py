@@ -141,13 +141,12 @@ class Tokeniser:
 
     def value(self, name: str, value: Any, person: Any = None) -> str:
         """The token of one value of the sensitive field ``name``; of a token, itself."""
-        of = self.fields[name]
-        text = str(value)
-        return self._tokens(of, [text if of.person is None else (None if person is None else str(person), text)])[0]
+        return self.values(name, [str(value)], None if person is None else str(person))[0]
 
-    def values(self, of: TokenField, values: Sequence[str]) -> list[str]:
-        """The tokens of values of a field that names persons by itself; of a token, itself."""
-        return self._tokens(of, values)
+    def values(self, name: str, values: Sequence[str], person: str | None = None) -> list[str]:
+        """The tokens of several values of the sensitive field ``name``, all of one person if the field has one."""
+        of = self.fields[name]
+        return self._tokens(of, values if of.person is None else [(person, each) for each in values])
 
     def letters(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Dead letters of the stream, without values of sensitive fields."""

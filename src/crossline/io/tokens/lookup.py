@@ -52,5 +52,5 @@ def list_tokens(streams: Mapping[str, StreamSpec]) -> dict[str, Callable[[Sequen
                 (each for each in tokens.fields.values() if (each.domain, each.person) == (domain, None)), None
             )
             if field is not None and name not in found:
-                found[name] = partial(tokens.values, field)
+                found[name] = partial(tokens.values, field.name)
     return found
