@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.streams.sensitive import TOKEN
 from crossline.io.tokens.opening import store_of, tokeniser_of
@@ -54,3 +55,38 @@ def list_tokens(streams: Mapping[str, StreamSpec]) -> dict[str, Callable[[Sequen
             if field is not None and name not in found:
                 found[name] = partial(tokens.values, field.name)
     return found
+
+
+def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_ms: int) -> bool:
+    """Destroy the key of the person that ``value`` of the field ``name`` names; see ``TokenStore.destroy``.
+
+    Args:
+        streams: The streams of the pipeline.
+        name: A sensitive field without a ``person``, or a field that is the ``person`` of others.
+        value: The value as it comes in records, as text; a token does not say whose it is.
+        now_ms: Epoch milliseconds.
+
+    Returns:
+        Whether there was a key.
+
+    Raises:
+        UsageError: ``value`` is a token, or ``name`` names no person.
+        RetryableError: the store does not answer; the same call may succeed later.
+    """
+    if TOKEN.fullmatch(value):
+        raise UsageError(f"field {name}: found a token; expected the value itself: a token does not say whose it is")
+    places = {
+        (spec.tokens.model_dump_json(), spec.domain_of(name)): spec.tokens
+        for spec in streams.values()
+        if spec.tokens is not None and name in persons_of(spec)
+    }
+    if not places:
+        known = sorted({each for spec in streams.values() for each in persons_of(spec)})
+        raise UsageError(f"found field {name}; expected one that names a person: {', '.join(known) or 'there is none'}")
+    there = [store_of(place).destroy(domain, value, now_ms) for (_, domain), place in places.items()]
+    return any(there)
+
+
+def persons_of(spec: StreamSpec) -> set[str]:
+    """The fields of a stream whose values name persons with keys."""
+    return {each.person or name for name, each in spec.sensitive.items()}

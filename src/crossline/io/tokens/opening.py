@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from crossline.basics.errors import PermanentError
+from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.streams.sensitive import TokenSettings
 from crossline.ingest.decode.layout import RecordLayout, make_layout
@@ -46,13 +46,19 @@ def tokeniser_of(spec: StreamSpec) -> Tokeniser | None:
         return _tokenisers[key]
 
 
-def check_stores(streams: Mapping[str, StreamSpec]) -> None:
+def check_stores(streams: Mapping[str, StreamSpec], *, one_machine: bool = True) -> None:
     """See, before anything is judged, that the keys of sensitive fields can be had.
 
-    Raises PermanentError where there is no master key, StateError where it is another one, RetryableError where the
+    ``one_machine``: all that decodes runs here. Raises UsageError where it does not and the keys are in a file,
+    PermanentError where there is no master key, StateError where it is another one, RetryableError where the
     store does not answer.
     """
     for spec in streams.values():
+        if spec.sensitive and spec.tokens is not None and spec.tokens.kind == "sqlite" and not one_machine:
+            raise UsageError(
+                f"tokens: found a file, {spec.tokens.path}, and executors on other machines, each of which would make "
+                "other keys; expected tokens: {kind: postgres, dsn_env: …}"
+            )
         if tokeniser_of(spec) is not None and spec.tokens is not None:
             store_of(spec.tokens).generation()
 

@@ -110,7 +110,7 @@ def assemble(
     It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
     the checkpoint is another's, UsageError where it has other figures.
     """
-    check_stores(config.streams)
+    check_stores(config.streams, one_machine=is_on_this_machine(spark.sparkContext.master))
     held = claim_checkpoint(config.engine.checkpoint)
     try:
         if settle(held.folder):

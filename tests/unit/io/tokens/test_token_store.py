@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from crossline.basics.errors import PermanentError, StateError
+from crossline.basics.errors import PermanentError, StateError, UsageError
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.streams.sensitive import TokenSettings
 from crossline.ingest.tokens.token import token_of
-from crossline.io.tokens.lookup import key_as_tokens
+from crossline.io.tokens.lookup import destroy_keys, key_as_tokens, list_tokens
 from crossline.io.tokens.master_key import MasterKey, read_master_key
-from crossline.io.tokens.opening import tokeniser_of
+from crossline.io.tokens.opening import check_stores, tokeniser_of
 from crossline.io.tokens.sqlite_store import SqliteTokenStore
 
 SECRET = b"0123456789abcdef" * 4
@@ -182,3 +182,39 @@ def test_what_is_asked_for_becomes_a_token(tmp_path: Path, monkeypatch: pytest.M
     assert key_as_tokens(streams, made, make=False) == made
     assert key_as_tokens(streams, {"email": "a@x"}, make=True) == {"email": "a@x"}
     assert (tmp_path / "keys" / "tokens.db").exists()
+
+
+def test_a_person_is_destroyed_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLINE_TOKEN_KEY", SECRET.decode())
+    spec = spec_in(tmp_path)
+    tokens = tokeniser_of(spec)
+    assert tokens is not None
+    account, email = tokens.value("account_id", "a1"), tokens.value("email", "a@x", "a1")
+    other = tokens.value("email", "a@x", "a2")
+    assert destroy_keys({"s": spec}, "account_id", "a1", 1)
+    assert not destroy_keys({"s": spec}, "account_id", "a1", 2)
+    assert tokens.value("account_id", "a1") != account
+    assert tokens.value("email", "a@x", "a1") != email
+    assert tokens.value("email", "a@x", "a2") == other
+    with pytest.raises(UsageError, match="found a token; expected the value itself"):
+        destroy_keys({"s": spec}, "account_id", account, 3)
+    with pytest.raises(UsageError, match="found field email; expected one that names a person: account_id"):
+        destroy_keys({"s": spec}, "email", "a@x", 3)
+
+
+def test_a_file_is_for_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLINE_TOKEN_KEY", SECRET.decode())
+    check_stores({"s": spec_in(tmp_path)})
+    with pytest.raises(UsageError, match="executors on other machines"):
+        check_stores({"s": spec_in(tmp_path)}, one_machine=False)
+
+
+def test_lists_of_sensitive_values_have_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROSSLINE_TOKEN_KEY", SECRET.decode())
+    spec = spec_in(tmp_path)
+    assert spec.tokens is not None
+    listed = spec.model_copy(update={"tokens": spec.tokens.model_copy(update={"lists": {"watched": "account_id"}})})
+    tokens = tokeniser_of(spec)
+    assert tokens is not None
+    assert list_tokens({"s": spec}) == {}
+    assert list_tokens({"s": listed})["watched"](["a1", "a2"]) == tokens.values("account_id", ["a1", "a2"])
