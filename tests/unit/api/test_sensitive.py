@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import crossline as cl
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.problems import RefusedError
 from crossline.cli.main import run_command
+from crossline.io.tokens.opening import close_stores
 from e2e.traffic import RULES, STREAM, STREAMS, lines, records
 
 DEFAULTS = cl.Defaults(time_mode="event_time", watermark_delay_ms=5_000, allowed_lateness_ms=20_000)
@@ -37,8 +39,10 @@ EQUAL = [each for each in RULES if "cash" not in json.dumps(each)] + [SEQUENCE, 
 
 
 @pytest.fixture(autouse=True)
-def master_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def master_key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CROSSLINE_TOKEN_KEY", "0123456789abcdef" * 4)
+    yield
+    close_stores()
 
 
 def project(folder: Path, sensitive: dict[str, Any], rules: list[dict[str, Any]]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections.abc import Mapping
@@ -78,6 +79,14 @@ def store_of(settings: TokenSettings) -> TokenStore:
 def _place(settings: TokenSettings) -> str:
     """What distinguishes a store."""
     return settings.model_dump_json(exclude={"lists"})
+
+
+@atexit.register
+def close_stores() -> None:
+    """End the connections of this process; what is used again opens its own."""
+    with _lock:
+        for each in _stores.values():
+            each.close()
 
 
 def _opened(settings: TokenSettings) -> TokenStore:

@@ -77,6 +77,10 @@ class _PostgresRows(KeyRows):
             db.execute("VACUUM token_keys")  # the row itself is there until then
             return there
 
+    def close(self) -> None:
+        if self._held is not None:
+            self._held.close()
+
     @contextmanager
     def _connection(self, *, writing: bool) -> Iterator[Connection]:
         with translated_errors(self._place, writing=writing):

@@ -50,11 +50,15 @@ class _SqliteRows(KeyRows):
         with self._reported():
             db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             self._db = db
-            db.execute("PRAGMA secure_delete = ON")
-            db.execute("PRAGMA journal_mode = WAL")
-            # A key that a power cut takes away is one whose tokens nobody makes again.
-            db.execute("PRAGMA synchronous = FULL")
-            self._begin(master)
+            try:
+                db.execute("PRAGMA secure_delete = ON")
+                db.execute("PRAGMA journal_mode = WAL")
+                # A key that a power cut takes away is one whose tokens nobody makes again.
+                db.execute("PRAGMA synchronous = FULL")
+                self._begin(master)
+            except BaseException:
+                db.close()
+                raise
 
     def _begin(self, master: MasterKey) -> None:
         with self._writing():
@@ -103,6 +107,9 @@ class _SqliteRows(KeyRows):
                 f"{self._path}: the key is destroyed, but its log of changes is in use and may still have it: try again"
             )
         return there
+
+    def close(self) -> None:
+        self._db.close()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

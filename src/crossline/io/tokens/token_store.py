@@ -35,6 +35,10 @@ class KeyRows(ABC):
     def destroy(self, person_id: bytes, now_ms: int) -> bool:
         """Destroy a person's key, and note it; whether there was one."""
 
+    @abstractmethod
+    def close(self) -> None:
+        """End the connection."""
+
 
 class TokenStore(ABC):
     """The keys of persons. Any number of processes and threads; a fork opens a connection of its own.
@@ -111,6 +115,13 @@ class TokenStore(ABC):
             there = mine.rows.destroy(self.master.person_id(domain, person), now_ms)
             mine.keys.clear()
             return there
+
+    def close(self) -> None:
+        """End this process's connection; the next call opens another one."""
+        mine, self._mine = self._mine, None
+        if mine is not None and mine.pid == os.getpid():
+            with mine.lock:
+                mine.rows.close()
 
     def _found(self, rows: KeyRows, person_ids: Sequence[bytes]) -> dict[bytes, bytes]:
         """The keys of persons, made where there are none; who makes one first makes it for all."""

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,15 +19,27 @@ from crossline.basics.streams.sensitive import TokenSettings
 from crossline.ingest.tokens.token import token_of
 from crossline.io.tokens.lookup import destroy_keys, key_as_tokens, list_tokens
 from crossline.io.tokens.master_key import MasterKey, read_master_key
-from crossline.io.tokens.opening import check_stores, tokeniser_of
+from crossline.io.tokens.opening import check_stores, close_stores, tokeniser_of
 from crossline.io.tokens.sqlite_store import SqliteTokenStore
 
 SECRET = b"0123456789abcdef" * 4
 PEOPLE = [f"person {number}" for number in range(1_200)]
 
 
+_opened: list[SqliteTokenStore] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+    close_stores()
+
+
 def store(path: Path, secret: bytes = SECRET) -> SqliteTokenStore:
-    return SqliteTokenStore(path / "tokens.db", MasterKey(secret))
+    _opened.append(SqliteTokenStore(path / "tokens.db", MasterKey(secret)))
+    return _opened[-1]
 
 
 def test_a_key_is_made_once(tmp_path: Path) -> None:
