@@ -328,7 +328,9 @@ def _token_misfit(leaf: Leaf) -> Finding | None:
     if all(isinstance(each, str) and TOKEN.fullmatch(each) for each in values):
         return None
     found = f"a value that is no token, since {leaf.field} is sensitive"
-    return Finding((*leaf.path, "value"), found, "a token, or a list of tokens", "crossline tokens show makes them")
+    return Finding(
+        (*leaf.path, "value"), found, "a token, or a list of tokens", "crossline tokens makes them", hidden=True
+    )
 
 
 def _operator_misfit(operator: str, spec: FieldSpec) -> str | None:

@@ -20,6 +20,7 @@ from crossline.ingest.tokens.letters import without_values
 from crossline.ingest.tokens.token import is_token, token_of
 
 TOKENS_MAX = 1 << 17  # of a field, that are remembered; as many again from before
+CHARS_MAX = 256  # of a value whose token is remembered: records may have values of a megabyte
 
 
 class PersonKeys(Protocol):
@@ -174,7 +175,8 @@ class Tokeniser:
             keys = self.keys.keys(domain, [person for _, person, _ in some]) if some else []
             for (n, _, value), key in zip(some, keys, strict=True):
                 made[n] = token = token_of(key, of.domain, value)
-                known.put(pairs[n], token)
+                if len(value) <= CHARS_MAX:
+                    known.put(pairs[n], token)
         return [token for token in made if token is not None]
 
 
