@@ -48,7 +48,7 @@ MAY_IMPORT = {
 ROOMS = {
     "basics": ("texts", "streams", "conditions", "formula", "models"),
     "state": ("memory", "arithmetic", "records", "batch", "windows", "panes", "patterns", "retraction"),
-    "ingest": ("decode", "avro", "route", "enrich"),
+    "ingest": ("tokens", "decode", "avro", "route", "enrich"),
     "runtime": (
         *("machine", "java", "spark_internals", "work", "snapshot", "sources", "state_log", "stages", "local"),
         *("spark", "workers", "changes", "pipeline"),

@@ -59,7 +59,8 @@ with its line. Durations are written `200ms`, `45s`, `10 min`, `1h 30m`, `7d`. P
 _STREAMS = """\
 ## A stream, in `streams` or a stream file
 
-A stream file has `schema_version: 1` and `streams`, a mapping of names to these.
+A stream file has `schema_version: 1` and `streams`, a mapping of names to these. `tokens` beside them says where the
+keys of sensitive fields are: see [sensitive.md](sensitive.md).
 
 | key | value | default | meaning |
 |---|---|---|---|
@@ -70,6 +71,7 @@ A stream file has `schema_version: 1` and `streams`, a mapping of names to these
 | `clocks` | mapping |  | By name, other times that every record has, each as `event_time`: rules may go by them. |
 | `future_bound` | duration | `60 min` | How much later than it was there to be read a record may be dated. |
 | `fields` | mapping | required | Types by name, nested as in the record; `?` marks what may be missing. |
+| `sensitive` | mapping |  | Fields whose values become tokens, by dotted name; see [sensitive.md](sensitive.md). |
 
 | type | is |
 |---|---|

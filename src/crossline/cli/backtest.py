@@ -100,7 +100,7 @@ def backtest(
     history = RecordedInput(setting.streams, inputs_by_stream(input_, setting.streams))
     log = log_of(setting.rules, setting.name) if as_of_log else None
     sets = _sets(setting, compare, log)
-    given = (lists_for(sets, setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
+    given = (lists_for(sets, setting.lists, log, setting.streams), setting.defaults, Bounds(setting.partition_lag_ms))
     judged = [BacktestSpec(each, history, *given) for each in sets]
     judged[0] = replace(judged[0], deciding=deciding_for(output, decisions, policy, setting))
     read = [
@@ -340,8 +340,11 @@ def rules_as_of_log(log: Path, streams: Mapping[str, StreamSpec]) -> RuleSet:
     return found
 
 
-def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) -> Lists:
+def lists_for(
+    sets: Sequence[RuleSet], folder: Path | None, log: Path | None, streams: Mapping[str, StreamSpec]
+) -> Lists:
     """The lists that the rules refer to: as they were, by ``log``, and those that it does not know as they are now."""
+    from crossline.io.tokens.lookup import list_tokens
     from crossline.rule_registry.list_log import lists_of_log
     from crossline.rule_registry.lists import lists_in
 
@@ -349,7 +352,7 @@ def lists_for(sets: Sequence[RuleSet], folder: Path | None, log: Path | None) ->
     wanted = {name for rule in rules for condition in rule.all_conditions() for name in condition.lists()}
     logged = lists_of_log(log, wanted) if log is not None else {}
     of_now = folder is not None and (log is None or wanted - set(logged))
-    named = {**(lists_in(folder) if folder is not None and of_now else {}), **logged}
+    named = {**(lists_in(folder, list_tokens(streams)) if folder is not None and of_now else {}), **logged}
     if wanted - set(named):
         missing, there = ", ".join(sorted(wanted - set(named))), folder or "no folder of lists"
         raise UsageError(f"the rules refer to {missing}; found no such list in {there}; name the folder with --lists")

@@ -194,7 +194,7 @@ def _judged(
     both = RuleSet((*feature_query(declared, hitting.heads).versions, *hitting.versions))
     sources = dict.fromkeys(setting.config.sources, ()) if inputs is None and setting.config is not None else None
     wanted = _inputs_of(both, stream, sources or inputs_by_stream(inputs or [], setting.streams))
-    history, named = RecordedInput(setting.streams, wanted), lists_for([both], setting.lists, None)
+    history, named = RecordedInput(setting.streams, wanted), lists_for([both], setting.lists, None, setting.streams)
     return BacktestSpec(both, history, named, setting.defaults, Bounds(setting.partition_lag_ms), feature_query=True)
 
 

@@ -66,7 +66,7 @@ def place(
     now_ms = time.time_ns() // 1_000_000
     wish = HoldWish(
         hold_id or new_hold_id(),
-        release_key(key_given(key)),
+        release_key(_as_tokens(pipeline, key_given(key))),
         _until_ms(until, now_ms),
         _given(reason),
         now_ms,
@@ -111,6 +111,12 @@ def list_holds(*, pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) ->
     show(table)
     if not rows:
         note("no holds by people; for holds by alerts see crossline alerts")
+
+
+def _as_tokens(pipeline: Path, key: dict[str, str]) -> dict[str, str]:
+    from crossline.io.tokens.lookup import key_as_tokens
+
+    return key_as_tokens(read_pipeline_in_place(pipeline).streams, key, make=True)
 
 
 def _ask(

@@ -123,7 +123,7 @@ def replay_spec(
     from crossline.lake.replay_input import LakeInput
 
     history = RecordedInput(setting.streams, dict.fromkeys(setting.streams, ()))
-    given = (lists_for([mine], setting.lists, log), setting.defaults, Bounds(setting.partition_lag_ms))
+    given = (lists_for([mine], setting.lists, log, setting.streams), setting.defaults, Bounds(setting.partition_lag_ms))
     judged = BacktestSpec(mine, history, *given)
     first_ms = None if span.from_ms is None else span.from_ms - reach_ms(judged)
     return replace(

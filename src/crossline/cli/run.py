@@ -96,7 +96,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
 
     try:
         config = in_folder(read_config(str(pipeline)), str(pipeline.parent.absolute()))
-        _check_api(pipeline, config, wanted)
+        _check_early(pipeline, config, wanted)
         stopping.check()
         of_run(pipeline=config.name)
         watch = _watching(config)
@@ -158,8 +158,11 @@ def _on_batch(startup: Startup, progress: ProgressLine, watch: Telemetry | None)
     return report
 
 
-def _check_api(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
-    """What the API would refuse is refused before Spark starts: it would end, and the pipeline run on unasked."""
+def _check_early(pipeline: Path, config: PipelineConfig, wanted: _Wanted) -> None:
+    """What would fail later is refused before Spark starts: the API would end, and the pipeline run on unasked."""
+    from crossline.io.tokens.opening import check_stores
+
+    check_stores(config.streams)
     if not wanted.with_api:
         return
     if config.serve is None:

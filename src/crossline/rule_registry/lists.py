@@ -18,6 +18,7 @@ from crossline.rule_registry.list_log import ListContents, ListLog
 from crossline.rule_registry.rule_files import guarded
 from crossline.rule_registry.sources.folder import Files, Folder
 from crossline.rule_registry.sources.publications import Publications
+from crossline.rule_registry.token_lists import ListTokens, TokenLists, with_tokens
 
 _lock = threading.Lock()
 # By folder: its files as they were read last, each with nothing or why it is refused.
@@ -35,12 +36,15 @@ class ListChanges:
 class ListsDirectory:
     """The named lists of a folder, or of a topic. One that cannot be read, or is gone, stays as it last was.
 
-    ``contents`` keeps what stands in them, for the log.
+    ``contents`` keeps what stands in them, for the log. ``tokens``: those whose values become tokens.
     """
 
-    def __init__(self, lists: str | Path | Publications, contents: ListContents) -> None:
+    def __init__(
+        self, lists: str | Path | Publications, contents: ListContents, tokens: ListTokens | None = None
+    ) -> None:
         self._contents = contents
-        self._folder = folder_of_lists(lists) if isinstance(lists, str | Path) else lists
+        given = folder_of_lists(lists) if isinstance(lists, str | Path) else lists
+        self._folder = TokenLists(given, tokens) if tokens else given
         self._read: dict[tuple[str, str], Sequence[Entry]] = {}  # by source and digest, of the files that are there
         self._refused: set[tuple[str, str]] = set()
         self._gone: set[str] = set()
@@ -60,7 +64,7 @@ class ListsDirectory:
         self._folder.begin(events, first=not self.log.versions)
         changes = self._checked(_files(self._folder))
         new = {source: each for source, each in changes.read.items() if list_name(source) not in self.log.versions}
-        if isinstance(self._folder, Folder):
+        if _source(self._folder) is not None:
             _raise_refusals(new)
         begun = [event for event in self.events(changes, now_ms, {}) if event.source in new]
         self._add(begun)
@@ -162,12 +166,12 @@ class ListsDirectory:
         return ListChanges(files, read)
 
 
-def lists_in(path: str | Path) -> Lists:
-    """The lists in the folder ``path`` as they are now, from the beginning on.
+def lists_in(path: str | Path, tokens: ListTokens | None = None) -> Lists:
+    """The lists in the folder ``path`` as they are now, from the beginning on; those of ``tokens`` as tokens.
 
     Raises UsageError where the folder is missing, or with all that is wrong in it.
     """
-    read = _read(_files(folder_of_lists(path)), {})
+    read = _read(with_tokens(_files(folder_of_lists(path)), tokens or {}), {})
     _raise_refusals(read)
     good = {list_name(source): each for source, each in read.items() if not isinstance(each, RefusedError)}
     return {name: NamedList().then(entries, {}) for name, entries in good.items()}
@@ -195,13 +199,20 @@ def folder_of_lists(path: str | Path) -> Folder:
     return Folder(Path(path), SUFFIXES, LIST_BYTES_MAX)
 
 
+def _source(lists: Publications) -> Path | None:
+    """The folder that they come from; None for a topic."""
+    given = lists.given if isinstance(lists, TokenLists) else lists
+    return given.path if isinstance(given, Folder) else None
+
+
 def _files(folder: Publications) -> Files:
     return _changed(folder) or {}
 
 
 def _changed(folder: Publications) -> Files | None:
-    if isinstance(folder, Folder) and not is_folder(folder.path):
-        raise UsageError(f"found no folder {folder.path}; expected the folder of the lists: make it, or name another")
+    path = _source(folder)
+    if path is not None and not is_folder(path):
+        raise UsageError(f"found no folder {path}; expected the folder of the lists: make it, or name another")
     return folder.changed()
 
 

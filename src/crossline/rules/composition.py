@@ -335,7 +335,11 @@ class Sources(Mapping[str, StreamSpec]):
 
 
 def _alike(one: FieldSpec, other: FieldSpec | None) -> bool:
-    return other is not None and (one.kind, one.is_list) == (other.kind, other.is_list)
+    return other is not None and (one.kind, one.is_list, one.sensitive) == (
+        other.kind,
+        other.is_list,
+        other.sensitive,
+    )
 
 
 def _either(one: FieldSpec, other: FieldSpec | None) -> FieldSpec:

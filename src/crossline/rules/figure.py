@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from crossline.basics.conditions.condition import Condition
-from crossline.basics.conditions.tree import check_conditions, parse_conditions
+from crossline.basics.conditions.tree import check_conditions, parse_conditions, tokens_text
 from crossline.basics.fields import FieldKind
 from crossline.basics.streams.inputs import HIT, SideInput, hits_of, several_of, spec_of
 from crossline.basics.streams.schema import StreamSpec, check_field
@@ -328,6 +328,9 @@ def side_input_findings(
             findings.append(
                 Finding(at, f"{there} of {side_input.source}, of type {other}", f"type {mine.kind}, as {here} has")
             )
+        elif other is not None and several_of(side_input.source) is None and other.sensitive != mine.sensitive:
+            found = f"{there} of {side_input.source}, which has {tokens_text(other)}"
+            findings.append(Finding(at, found, f"{tokens_text(mine)}, as {here} has"))
     return findings
 
 

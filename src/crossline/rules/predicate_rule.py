@@ -14,6 +14,7 @@ from crossline.basics.conditions.condition import Condition
 from crossline.basics.fields import FieldKind
 from crossline.basics.formula.check import check
 from crossline.basics.formula.formula import Formula
+from crossline.basics.formula.sensitive import wrong_in
 from crossline.basics.formula.tree import FAMILIES
 from crossline.basics.streams.inputs import Reading, SideInput
 from crossline.basics.streams.schema import StreamSpec
@@ -255,11 +256,10 @@ class PredicateRule(Rule):
 
     def _formulas(self, spec: StreamSpec) -> tuple[list[Formula | None], list[Finding]]:
         """The formulas of ``formulas_of``, and what is wrong with them."""
-        when, value = self.formulas_of()
-        known = self.known_in(spec)
+        (when, value), known = self.formulas_of(), self.known_in(spec)
         checked = [check(when, known, self.path_of("when"), wanted="verdict")]
         checked += [check(value, known, self.path_of("value"), wanted="value")] if value is not None else []
-        findings = [found for each in checked if not isinstance(each, Formula) for found in each]
+        findings = wrong_in(checked, spec.columns, (self.path_of("when"), self.path_of("value")))
         return [each if isinstance(each, Formula) else None for each in checked], findings
 
     def program(self, spec: StreamSpec, defaults: Defaults) -> Program:

@@ -261,7 +261,7 @@ def _streams(
         return _other_file(document, report, read, "stream", load_streams, key="streams")
     if isinstance(written, dict) and written:
         try:
-            return StreamsFile.model_validate({"schema_version": 1, "streams": written}).streams, []
+            return StreamsFile.model_validate({"schema_version": 1, "streams": written}).specs(""), []
         except ValidationError as error:
             report.problems.extend(place(each, document) for each in findings_from_validation(error, StreamsFile))
     return None, []
@@ -356,6 +356,7 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
     """``pipeline`` with its relative paths (those of ``PATH_KEYS``) joined to ``folder``."""
     return replace(
         pipeline,
+        streams={name: _with_tokens_in(spec, folder) for name, spec in pipeline.streams.items()},
         sources={name: _moved(each, folder) for name, each in pipeline.sources.items()},
         rules=_moved(pipeline.rules, folder),
         lists=_moved(pipeline.lists, folder) if pipeline.lists is not None else None,
@@ -369,6 +370,10 @@ def in_folder(pipeline: PipelineConfig, folder: str) -> PipelineConfig:
         slo=_moved(pipeline.slo, folder) if pipeline.slo is not None else None,
         lake=_moved(pipeline.lake, folder) if pipeline.lake is not None else None,
     )
+
+
+def _with_tokens_in(spec: StreamSpec, folder: str) -> StreamSpec:
+    return spec if spec.tokens is None else spec.model_copy(update={"tokens": spec.tokens.in_folder(folder)})
 
 
 def _moved(settings: Any, folder: str) -> Any:

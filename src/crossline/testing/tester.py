@@ -14,6 +14,7 @@ from crossline.backtest.workbench.expected_hits import differences, expected_hit
 from crossline.backtest.workbench.rule_cases import LATEST_MS, rules_reading
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
+from crossline.basics.streams.inputs import as_came
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.base import Defaults
@@ -48,7 +49,8 @@ class RuleTester:
         lists: Mapping[str, Sequence[Any]] | None = None,
         defaults: Defaults | None = None,
     ) -> None:
-        declared = stream_of(stream)
+        given = stream_of(stream)
+        declared = Stream(given.name, as_came(given.spec))
         chosen = rules if isinstance(rules, RuleSet) else _under_test(Path(rules), declared)
         self._detector = Detector(
             chosen, declared, policy=policy, lists=lists, defaults=defaults, clock_ms=lambda: LATEST_MS

@@ -13,6 +13,7 @@ import orjson
 from crossline.backtest.workbench.sample import Batch
 from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import UsageError
+from crossline.basics.streams.inputs import tokenised
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.partitioner import Chunk
@@ -51,7 +52,7 @@ def batch_of(records: Sequence[KeyRecord], streams: Mapping[str, StreamSpec]) ->
     inputs = []
     for stream in dict.fromkeys(each.stream for each in records):
         mine = [each for each in records if each.stream == stream]
-        spec = streams[stream]
+        spec = tokenised(streams[stream])
         data = b"".join(orjson.dumps(document(each.fields, spec)) + b"\n" for each in mine)
         decoded = decode_lines(make_layout(stream, spec), data, stream, 0)
         if decoded.dead:

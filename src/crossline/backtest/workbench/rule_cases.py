@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from crossline.backtest.trial import as_if_active
 from crossline.backtest.workbench.expected_hits import ExpectedHit, differences
 from crossline.basics.conditions.lists import Lists
+from crossline.basics.streams.inputs import as_came
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.texts.problems import Finding, RefusedError, nearest, one_of, shown
 from crossline.basics.texts.report import place, problems_from_validation
@@ -106,7 +107,7 @@ class RuleCaseRunner:
         ]
         if found:
             return RuleCaseResult(case.name, tuple(found))
-        snapshot = PlanSnapshot(fed, {stream: self.streams[stream]}, self.defaults, 1, self.bounds, self.lists)
+        snapshot = PlanSnapshot(fed, {stream: as_came(self.streams[stream])}, self.defaults, 1, self.bounds, self.lists)
         return RuleCaseResult(case.name, tuple(judged(snapshot, stream, case, expected, of)))
 
     def _stream(self, case: RuleCase) -> tuple[str | None, str]:

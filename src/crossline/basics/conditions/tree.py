@@ -15,6 +15,7 @@ from typing import Literal as Lit
 
 from crossline.basics.conditions.regex import why_not_regex
 from crossline.basics.streams.schema import FieldSpec, check_field
+from crossline.basics.streams.sensitive import TOKEN
 from crossline.basics.texts.problems import Finding, Path, nearest, one_of, shown
 from crossline.basics.times import INSTANT_FORM, parse_instant_ms
 
@@ -289,9 +290,15 @@ def _check_leaf(  # noqa: PLR0911 - a table
         return unknown
     spec, value, at = columns[leaf.field], leaf.value, (*leaf.path, "value")
     misfit = _operator_misfit(leaf.operator, spec)
+    if spec.sensitive and not (isinstance(value, FieldRef | ListRef) or value is None) and misfit is None:
+        return _token_misfit(leaf)
     if misfit:
         return Finding((*leaf.path, "operator"), f"{leaf.operator} on {leaf.field}, of type {spec}", misfit)
     if isinstance(value, ListRef):
+        if spec.sensitive and value.name not in spec.token_lists:
+            expected = f"a list with {tokens_text(spec)}"
+            hint = f"declare it in the stream file: tokens: {{lists: {{{value.name}: {spec.sensitive}}}}}"
+            return Finding(at, f"list {value.name}, of values as they came", expected, hint)
         if lists is None or value.name in lists:
             return None
         return Finding(
@@ -307,9 +314,30 @@ def _check_leaf(  # noqa: PLR0911 - a table
     return None
 
 
+def tokens_text(spec: FieldSpec) -> str:
+    """What a field has, as far as its values may be tokens."""
+    return f"tokens of {spec.sensitive}" if spec.sensitive else "values as they came"
+
+
+_ON_TOKENS = frozenset({"==", "!=", "in", "not_in"})
+
+
+def _token_misfit(leaf: Leaf) -> Finding | None:
+    """Values that are no tokens; they are not shown, as they may be what is sensitive."""
+    values = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+    if all(isinstance(each, str) and TOKEN.fullmatch(each) for each in values):
+        return None
+    found = f"a value that is no token, since {leaf.field} is sensitive"
+    return Finding(
+        (*leaf.path, "value"), found, "a token, or a list of tokens", "crossline tokens makes them", hidden=True
+    )
+
+
 def _operator_misfit(operator: str, spec: FieldSpec) -> str | None:
     if operator in {"exists", "missing"}:
         return None
+    if spec.sensitive and operator not in _ON_TOKENS:
+        return f"{', '.join(sorted(_ON_TOKENS))}, exists or missing: tokens are equal or not, and say nothing else"
     if spec.is_list:
         return None if operator == "contains" else "contains, exists or missing, on a list"
     if operator in TEXT_ONLY or operator == "contains":
@@ -327,6 +355,9 @@ def _check_pair(leaf: Leaf, spec: FieldSpec, other: FieldSpec, name: str) -> Fin
     if other.is_list or _FAMILY_OF_KIND[other.kind] != _FAMILY_OF_KIND[spec.kind]:
         expected = f"a field that compares with {leaf.field}, of type {spec}"
         return Finding((*leaf.path, "value"), f"{name}, of type {other}", expected)
+    if other.sensitive != spec.sensitive:
+        expected = f"a field that may be equal to {leaf.field}, which has {tokens_text(spec)}"
+        return Finding((*leaf.path, "value"), f"{name}, which has {tokens_text(other)}", expected)
     return None
 
 

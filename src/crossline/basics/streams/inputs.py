@@ -170,6 +170,22 @@ def spec_like(spec: StreamSpec, columns: Mapping[str, FieldSpec], others: Mappin
     return JoinedSpec.model_validate({**spec.model_dump(mode="json", by_alias=True), **given})
 
 
+def tokenised(spec: StreamSpec) -> StreamSpec:
+    """What records of ``spec`` look like that have tokens already, such as those of a store or of the lake."""
+    if not spec.sensitive:
+        return spec
+    fields = nested({name: str(each) for name, each in spec.own_columns.items()})
+    given = {**spec.model_dump(mode="json", by_alias=True), "fields": fields, "sensitive": {}, "tokens": None}
+    return StreamSpec.model_validate(given)
+
+
+def as_came(spec: StreamSpec) -> StreamSpec:
+    """``spec`` without sensitive fields: what tests of rules judge, whose records are made up."""
+    if not spec.sensitive:
+        return spec
+    return StreamSpec.model_validate({**spec.model_dump(mode="json", by_alias=True), "sensitive": {}, "tokens": None})
+
+
 def written_reading(body: Mapping[str, object]) -> Reading | None:
     """What a rule reads as it is written, where it is one stream; None where it does not say so."""
     source = body.get("source_topic")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from crossline.basics.fields import FieldKind
+from crossline.basics.streams.sensitive import SensitiveField, TokenSettings, sensitive_findings
 from crossline.basics.texts.fieldtypes import Duration
 from crossline.basics.texts.problems import Finding, Path, RefusedError, nearest, one_of, shown
 from crossline.basics.texts.report import place
@@ -31,11 +33,17 @@ _TYPE_FORM = f"a type ({', '.join(KINDS)}), with ? where it may be missing, [typ
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """The type of a field. ``optional``: it may be missing or null. ``is_list``: a list of values of ``kind``."""
+    """The type of a field. ``optional``: it may be missing or null. ``is_list``: a list of values of ``kind``.
+
+    ``sensitive``: its values are tokens, and this is the name of all that they may be equal to; empty: they are not.
+    ``token_lists``: the lists that have such tokens.
+    """
 
     kind: FieldKind
     optional: bool = False
     is_list: bool = False
+    sensitive: str = ""
+    token_lists: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         text = f"[{self.kind}]" if self.is_list else str(self.kind)
@@ -122,7 +130,8 @@ class StreamSpec(_Model):
     ``columns`` has those of tables too, each as ``TABLE.COLUMN``, and those of ``headers`` of messages, which may be
     missing. ``clocks``: by name, other times of a record that rules may go by. ``future_bound``: how far ahead
     of its being there to be read a record may be dated, in milliseconds. ``enrich``: tables by name, which a pipeline
-    file declares.
+    file declares. ``sensitive``: by dotted name, the fields whose values are tokens; ``tokens``: where their keys are,
+    which the file declares for all its streams.
     """
 
     format: Format = "json"
@@ -134,6 +143,9 @@ class StreamSpec(_Model):
     fields: Annotated[dict[str, Any], BeforeValidator(check_fields)]
     headers: Annotated[dict[str, Any], BeforeValidator(_check_headers)] = {}
     enrich: dict[str, TableSpec] = {}
+    # What no stream of most files has is not written into their checkpoints either.
+    sensitive: dict[str, SensitiveField] = Field(default={}, exclude_if=lambda fields: not fields)
+    tokens: TokenSettings | None = Field(default=None, exclude_if=lambda settings: settings is None)
 
     @cached_property
     def header_fields(self) -> dict[str, HeaderSpec]:
@@ -141,9 +153,29 @@ class StreamSpec(_Model):
         return {name: each for name, value in self.headers.items() if (each := _header(name, value)) is not None}
 
     @cached_property
-    def own_columns(self) -> dict[str, FieldSpec]:
-        """Dotted field name -> type, in the order of the file."""
+    def raw_columns(self) -> dict[str, FieldSpec]:
+        """Dotted field name -> type of the value in the source, in the order of the file."""
         return flatten(self.fields)[0]
+
+    @cached_property
+    def own_columns(self) -> dict[str, FieldSpec]:
+        """As ``raw_columns``, behind the decoder: a sensitive field is a string, its token."""
+        return {
+            name: replace(each, kind="string", **self._tokens_of(name)) if name in self.sensitive else each
+            for name, each in self.raw_columns.items()
+        }
+
+    def _tokens_of(self, name: str) -> dict[str, Any]:
+        domain, person = self.domain_of(name), self.sensitive[name].person
+        if person is not None:
+            return {"sensitive": f"{domain} of one {self.domain_of(person)}"}
+        lists = self.tokens.lists if self.tokens is not None else {}
+        return {"sensitive": domain, "token_lists": frozenset(each for each, of in lists.items() if of == domain)}
+
+    def domain_of(self, name: str) -> str:
+        """The domain of a field: values are the same person, or have the same token, within one."""
+        declared = self.sensitive.get(name)
+        return (declared.domain if declared is not None else None) or name
 
     @cached_property
     def columns(self) -> dict[str, FieldSpec]:
@@ -172,8 +204,11 @@ class StreamSpec(_Model):
             roles.append((("ingest_time", "field"), self.ingest_time.field, self.ingest_time))
         for clock, time in self.clocks.items():
             roles.append((("clocks", clock, "field"), time.field, time))
+        if self.sensitive:
+            named = {name: "id" if time is None else "time" for _, name, time in roles}
+            yield from sensitive_findings(self.sensitive, self.raw_columns, named)
         yield from self._clock_findings()
-        taken = {name.partition(".")[0] for name in self.own_columns}
+        taken = {name.partition(".")[0] for name in self.raw_columns}
         twice = [
             Finding(("headers", name), shown(name), "a name that no field has", f"{{other_name: {{header: {name}}}}}")
             for name in self.header_fields
@@ -193,7 +228,7 @@ class StreamSpec(_Model):
                 )
             if not _CLOCK_NAME.fullmatch(clock):
                 yield Finding(("clocks", clock), shown(clock), "a name of letters, digits, and . _ -, at most 64")
-            elif clock in self.own_columns and clock != time.field:
+            elif clock in self.raw_columns and clock != time.field:
                 expected = f"a name that no other field has: {clock} is one of its own, and not {time.field}"
                 yield Finding(("clocks", clock), shown(clock), expected)
             elif self.event_time.field in {clock, time.field}:
@@ -201,9 +236,9 @@ class StreamSpec(_Model):
                 yield Finding(("clocks", clock, "field"), shown(time.field), expected)
 
     def _role(self, path: Path, name: str, time: TimeField | None) -> Finding | None:
-        spec = self.own_columns.get(name)
+        spec = self.raw_columns.get(name)
         if spec is None:
-            return Finding(path, shown(name), "a field of this stream", nearest(name, self.own_columns))
+            return Finding(path, shown(name), "a field of this stream", nearest(name, self.raw_columns))
         wanted: tuple[str, ...] = ("string", "integer")
         if time is not None:
             wanted = ("string", "timestamp") if time.unit == "iso8601" else ("integer", "number", "timestamp")
@@ -229,6 +264,11 @@ def _check_streams(value: Any) -> Any:
         for name, spec in value.items()
         if isinstance(spec, dict) and "enrich" in spec
     ]
+    findings += [
+        Finding((name, "tokens"), "tokens of one stream", "tokens beside streams, for all of the file")
+        for name, spec in value.items()
+        if isinstance(spec, dict) and "tokens" in spec
+    ]
     if findings:
         raise refusals(findings)
     return value
@@ -239,13 +279,41 @@ class StreamsFile(_Model):
 
     schema_version: Literal[1]
     streams: Annotated[dict[str, StreamSpec], BeforeValidator(_check_streams)]
+    tokens: TokenSettings = TokenSettings()
+
+    @model_validator(mode="after")
+    def _check(self) -> StreamsFile:
+        named = {
+            spec.domain_of(name)
+            for spec in self.streams.values()
+            for name, each in spec.sensitive.items()
+            if each.person is None
+        }
+        findings = [
+            Finding(("tokens", "lists", name), shown(domain), f"a domain of sensitive fields: {one_of(sorted(named))}")
+            for name, domain in self.tokens.lists.items()
+            if domain not in named
+        ]
+        if findings:
+            raise refusals(findings)
+        return self
+
+    def specs(self, folder: str) -> dict[str, StreamSpec]:
+        """The streams by name. ``folder``: that of the file, from which the path of the token store is relative."""
+        if not any(spec.sensitive for spec in self.streams.values()):
+            return self.streams
+        tokens = self.tokens.in_folder(folder)
+        return {
+            name: spec.model_copy(update={"tokens": tokens}) if spec.sensitive else spec
+            for name, spec in self.streams.items()
+        }
 
 
 def load_streams(text: str, source: str) -> dict[str, StreamSpec]:
     """The streams of a stream.yaml, by name. Raises RefusedError with everything that is wrong with it."""
     document = load_yaml(text, source)
     try:
-        return StreamsFile.model_validate(document.data).streams
+        return StreamsFile.model_validate(document.data).specs(posixpath.dirname(source))
     except ValidationError as error:
         problems = [place(finding, document) for finding in findings_from_validation(error, StreamsFile)]
         raise RefusedError(sorted(problems, key=lambda problem: problem.line)) from None

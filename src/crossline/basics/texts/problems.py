@@ -25,12 +25,16 @@ PROBLEMS_SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem before its place is known: ``path`` from the top of the rule (or file) to the value."""
+    """A problem before its place is known: ``path`` from the top of the rule (or file) to the value.
+
+    ``hidden``: the line itself is not shown, as it may have what is sensitive.
+    """
 
     path: Path
     found: str
     expected: str
     hint: str | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

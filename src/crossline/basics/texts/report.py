@@ -58,7 +58,7 @@ def place(finding: Finding, document: Document, base: Path = ()) -> Problem:
         cut(finding.found),
         cut(finding.expected),
         cut(finding.hint) if finding.hint else None,
-        document.snippet(path),
+        "" if finding.hidden else document.snippet(path),
     )
 
 

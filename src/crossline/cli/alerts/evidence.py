@@ -185,11 +185,12 @@ def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Va
     from crossline.backtest.investigation.variant_runner import VariantRunner, active
     from crossline.cli.backtest import setting_of, with_tables
     from crossline.evaluate.shard import Bounds
+    from crossline.io.tokens.lookup import list_tokens
     from crossline.rule_registry.lists import lists_in
     from crossline.rules.ruleset import RuleSet
 
     setting = setting_of(None, None, None, str(pipeline), as_of_log=False)
-    lists = lists_in(setting.lists) if setting.lists else {}
+    lists = lists_in(setting.lists, list_tokens(setting.streams)) if setting.lists else {}
     history = RecordedInput(setting.streams, {alert["stream"]: ()})
     judged = BacktestSpec(
         RuleSet.from_rules([active(rule)]), history, lists, setting.defaults, Bounds(setting.partition_lag_ms)

@@ -239,8 +239,23 @@ def back_of(
 ) -> ReverseReader:
     """The source of a stream, read backwards from the alert's record, or from its end where no position is known.
 
-    ``came_ms``: of topics, records that the broker had by then; None: when the alert was known.
+    Sensitive fields have their tokens. ``came_ms``: of topics, records that the broker had by then; None: when the
+    alert was known.
     """
+    from crossline.backtest.token_reader import with_tokens
+
+    return with_tokens(_back_of(stored, stream, origin, spec, until_s, stack, came_ms), spec)
+
+
+def _back_of(
+    stored: StoredAlert,
+    stream: str,
+    origin: RecordOrigin,
+    spec: StreamSpec,
+    until_s: float,
+    stack: ExitStack,
+    came_ms: int | None,
+) -> ReverseReader:
     if stream in origin.inputs:
         return _files(spec, stream, origin.inputs[stream], stored.position, stack)
     source = origin.config.sources.get(stream) if origin.config is not None else None

@@ -110,7 +110,7 @@ class TrialInput:
         setting = setting_of(path, self.stream, self.lists, self._pipeline, self.figures, as_of_log=False)
         active = as_if_active(rules)
         history = RecordedInput(setting.streams, inputs_by_stream(list(self.inputs), setting.streams))
-        named = lists_for([active], setting.lists, None) if self.inputs else {}
+        named = lists_for([active], setting.lists, None, setting.streams) if self.inputs else {}
         return BacktestSpec(active, history, named, setting.defaults, Bounds(setting.partition_lag_ms))
 
     def with_tables(self, judged: Sequence[BacktestSpec], folder: Path) -> list[BacktestSpec]:

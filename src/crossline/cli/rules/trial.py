@@ -93,10 +93,11 @@ def _try_sample(
     from crossline.backtest.trial import as_if_active, try_rules, verdicts
     from crossline.backtest.workbench.near_misses import near_misses
     from crossline.evaluate.shard import Bounds
+    from crossline.io.tokens.lookup import list_tokens
     from crossline.rule_registry.lists import lists_in
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
-    named = lists_in(setting.lists) if setting.lists else {}
+    named = lists_in(setting.lists, list_tokens(setting.streams)) if setting.lists else {}
     known = setting.known(sorted(named) if setting.lists else None)
     history = RecordedInput(setting.streams, inputs_by_stream(inputs, setting.streams))
     found = read_rules(rules, known)

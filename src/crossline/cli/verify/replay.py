@@ -94,7 +94,7 @@ def open_log(
     judged = BacktestSpec(
         rules,
         RecordedInput(streams, inputs),
-        lists_for([rules], setting.lists, rule_log),
+        lists_for([rules], setting.lists, rule_log, streams),
         setting.defaults,
         Bounds(setting.partition_lag_ms),
         deciding=Deciding(mine, every=True),

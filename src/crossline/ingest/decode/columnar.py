@@ -29,7 +29,7 @@ from crossline.ingest.decode.layout import Column, RecordLayout, Role
 from crossline.ingest.decode.reasons import Reason
 from crossline.ingest.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
 from crossline.ingest.decode.slow_path import shown
-from crossline.ingest.decode.spans import Decoded, as_bytes, no_ids
+from crossline.ingest.decode.spans import Decoded, as_bytes, no_ids, with_tokens
 
 DAY_S = 86_400
 
@@ -101,7 +101,7 @@ def decode_table(
         offsets=offsets[good],
         fields={column.name: array for column, array in zip(layout.columns, arrays, strict=True)},
     )
-    return Decoded(records, _letters(layout, table, partition, offsets, faults))
+    return with_tokens(layout, Decoded(records, _letters(layout, table, partition, offsets, faults)))
 
 
 def _taken(column: Column, table: pa.Table) -> tuple[pa.Array, dict[Reason, Mask], Mask]:

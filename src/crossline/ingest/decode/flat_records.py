@@ -38,8 +38,11 @@ class PlainForm:
     def of(layout: RecordLayout) -> PlainForm | None:
         """That of a stream; None where its records are not flat, or their id and times are no plain values."""
         roles = [role for role in (layout.event, layout.ingest) if role is not None]
-        if layout.id_column is None or any(
-            column.kind not in _TYPES or "." in column.name for column in layout.columns
+        # What it reads has the values as they came.
+        if (
+            layout.tokens is not None
+            or layout.id_column is None
+            or any(column.kind not in _TYPES or "." in column.name for column in layout.columns)
         ):
             return None
         named = layout.columns[layout.id_column]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import FieldSpec, StreamSpec, TimeField
 from crossline.basics.values import I32, U8
 from crossline.ingest.decode.clock import UNIT_CODES
@@ -35,6 +36,7 @@ from crossline.ingest.decode.record import (
     TREE_WIDTH,
     UNIT,
 )
+from crossline.ingest.tokens.tokeniser import Tokeniser
 
 PLAIN_KINDS = {"string": STRING, "integer": INTEGER, "number": NUMBER, "boolean": BOOLEAN}
 ARROW_TYPES = {
@@ -77,7 +79,7 @@ class RecordLayout:
     """What decoding needs to know of a stream. ``tree``, ``keys``: see ``record``; ``root``: the record's row there.
 
     ``id_column`` and ``event`` None: rows of a table, which have neither. ``future_ms``: how far ahead of its being
-    there a record may be dated.
+    there a record may be dated. ``tokens``: makes those of sensitive fields; None: the stream has none.
     """
 
     stream: str
@@ -89,14 +91,20 @@ class RecordLayout:
     keys: U8
     root: int
     future_ms: int
+    tokens: Tokeniser | None = None
 
 
-def make_layout(stream: str, spec: StreamSpec) -> RecordLayout:
-    """Compile a stream. ``stream``: its name, which stands in what is decoded."""
-    names = list(spec.own_columns)
+def make_layout(stream: str, spec: StreamSpec, tokens: Tokeniser | None = None) -> RecordLayout:
+    """Compile a stream. ``stream``: its name, which stands in what is decoded.
+
+    Raises UsageError where it has sensitive fields and ``tokens`` is None: no value of them leaves the decoder.
+    """
+    if spec.sensitive and tokens is None:
+        raise UsageError(f"stream {stream} has sensitive fields: expected what makes their tokens, found none")
+    names = list(spec.raw_columns)
     roles = (*spec.clocks.values(), spec.ingest_time, spec.event_time)
     times = {time.field: time for time in roles if time is not None}
-    columns = tuple(_column(name, field, times.get(name)) for name, field in spec.own_columns.items())
+    columns = tuple(_column(name, field, times.get(name)) for name, field in spec.raw_columns.items())
     tree, keys, root = _tree(columns)
 
     def role(time: TimeField) -> Role:
@@ -112,6 +120,7 @@ def make_layout(stream: str, spec: StreamSpec) -> RecordLayout:
         keys=keys,
         root=root,
         future_ms=spec.future_bound,
+        tokens=tokens,
     )
 
 

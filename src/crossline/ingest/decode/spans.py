@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,15 @@ class Decoded:
 
     records: Records
     dead: list[DeadLetter]
+
+
+def with_tokens(layout: RecordLayout, decoded: Decoded) -> Decoded:
+    """The end of every decoder: tokens in the place of sensitive values, dead letters without values."""
+    tokens, records = layout.tokens, decoded.records
+    if tokens is None:
+        return decoded
+    names = tuple(column.name for column in layout.columns)
+    return Decoded(replace(records, fields=tokens.columns(names, records.fields)), tokens.letters(decoded.dead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +143,7 @@ def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: A
                     record_id=refused.record_id,
                 )
             )
-    return Decoded(records_of(cells, span.partition, span.offsets, arrival.ingest_ms), dead)
+    return with_tokens(cells.layout, Decoded(records_of(cells, span.partition, span.offsets, arrival.ingest_ms), dead))
 
 
 def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> RefusedRecordError | None:

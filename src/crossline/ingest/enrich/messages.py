@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from crossline.basics.streams.schema import FieldSpec
 from crossline.basics.values import I64, Records
 from crossline.ingest.decode import Decoded, decode_values, table_layout
-from crossline.ingest.enrich.rows import TableForm
+from crossline.ingest.enrich.rows import MAKE_TOKENS, PLAIN_KEY, TableForm
 from crossline.ingest.enrich.table import FIELD, FROM, HASH, KEY, U64, from_of, row_order, stored
 from crossline.ingest.route.keys import keys_of
+from crossline.ingest.tokens.token import is_token
 from crossline.settings.tables import KeyFormat
 
 Bools = npt.NDArray[np.bool_]
@@ -52,6 +53,7 @@ def read_messages(
     """
     refused: dict[int, str] = {}
     known = _keys(form, keyed, keys, refused)
+    refused |= _no_tokens(form, known)
     there = np.asarray(values.is_valid())
     valued = np.flatnonzero(there & known.good)
     optional = {*form.key, form.valid_from} if not lenient else set(form.columns)
@@ -109,6 +111,17 @@ def _keys(form: TableForm, keyed: KeyFormat, keys: pa.Array, refused: dict[int, 
     back[decoded.records.offsets] = np.arange(len(decoded.records))
     index = pa.array(back, mask=back < 0)
     return _Known({name: column.take(index) for name, column in found.items()}, good)
+
+
+def _no_tokens(form: TableForm, known: _Known) -> dict[int, str]:
+    """Keys that records look up by tokens, and that are none."""
+    refused: dict[int, str] = {}
+    for name in form.key:
+        if form.columns[name].sensitive:
+            keys = known.columns[name].to_pylist()
+            plain = [row for row in np.flatnonzero(known.good).tolist() if not is_token(keys[row])]
+            refused |= dict.fromkeys(plain, f"the key {name}: found {PLAIN_KEY}; {MAKE_TOKENS}")
+    return refused
 
 
 def _texts(name: str, keys: pa.Array, refused: dict[int, str]) -> _Known:

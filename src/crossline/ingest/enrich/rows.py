@@ -17,10 +17,12 @@ from crossline.basics.values import I64, Records
 from crossline.ingest.decode import Decoded, RecordLayout, decode_csv, decode_lines, decode_table, table_layout
 from crossline.ingest.enrich.table import from_of, row_order, stored
 from crossline.ingest.route.keys import keys_of
+from crossline.ingest.tokens.token import is_token
 
 FORMATS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 SUFFIXES = tuple(FORMATS)
 PROBLEMS_MAX = 1_000
+MAKE_TOKENS = "crossline tokens makes them"
 _FIELD_PROBLEM = re.compile(r"field (?P<name>\S+?): found (?P<found>.*)", re.DOTALL)
 
 
@@ -47,7 +49,8 @@ class TableForm:
 def form_of(name: str, stream: StreamSpec) -> TableForm:
     """The form of the table ``name`` of a stream, whose fields say of what type the columns of the key are."""
     spec = stream.enrich[name]
-    key = {column: FieldSpec(stream.own_columns[field].kind) for field, column in spec.key.items()}
+    own = stream.own_columns
+    key = {column: FieldSpec(own[field].kind, sensitive=own[field].sensitive) for field, column in spec.key.items()}
     times = {} if spec.valid_from is None else {spec.valid_from: FieldSpec("timestamp", optional=True)}
     columns = {**spec.columns, **key, **{name: each for name, each in times.items() if name not in spec.columns}}
     return TableForm(name, tuple(spec.key.values()), columns, tuple(spec.columns), spec.valid_from)
@@ -90,11 +93,26 @@ def read_table(form: TableForm, files: Sequence[TableFile], *, lenient: bool = F
             _problem(letter.detail, file.source, lines.of(letter.offset)) for letter in decoded.dead[:PROBLEMS_MAX]
         ]
         read.append((lines, decoded.records))
+        problems += _no_tokens(form, lines, decoded.records)
     table, twice = _sorted(form, read)
     if problems or twice:
         found = sorted([*problems, *twice], key=lambda each: (each.source, each.line))
         raise RefusedError(found[:PROBLEMS_MAX])
     return table
+
+
+PLAIN_KEY = "a value that is no token"  # it is not shown: it may be what is sensitive
+
+
+def _no_tokens(form: TableForm, lines: _Lines, records: Records) -> Iterator[Problem]:
+    """Keys that records look up by tokens, and that are none."""
+    for name in form.key:
+        sensitive = form.columns[name].sensitive
+        if sensitive:
+            plain = [n for n, each in enumerate(records.fields[name].to_pylist()) if not is_token(each)]
+            for row in plain[:PROBLEMS_MAX]:
+                line = lines.of(int(records.offsets[row]))
+                yield Problem(lines.source, line, name, PLAIN_KEY, f"a token of {sensitive}", MAKE_TOKENS)
 
 
 def rows_as_written(form: TableForm, file: TableFile, *, keys_alone: bool = False) -> Records:

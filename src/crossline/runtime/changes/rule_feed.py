@@ -13,9 +13,10 @@ from crossline.basics.conditions.lists import Lists
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.alerts.breaker import BreakerTrip
 from crossline.ingest.enrich.versions import Tables, TableVersion
+from crossline.io.tokens.lookup import list_tokens
 from crossline.rule_registry.directory import PREVIEW_MS, Changes, DirectoryRuleLog, IngestClock, earliest_ms, log_path
 from crossline.rule_registry.events import EventKind, RuleEvent
-from crossline.rule_registry.list_log import ListLog, contents_of
+from crossline.rule_registry.list_log import ListContents, ListLog, contents_of
 from crossline.rule_registry.lists import ListChanges, ListsDirectory
 from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.outcomes.policies import policy_events
@@ -124,6 +125,12 @@ class RuleFeed(Protocol):
         ...
 
 
+def _lists_of(config: Config, contents: ListContents) -> ListsDirectory | None:
+    if config.lists is None:
+        return None
+    return ListsDirectory(lists_of(config.lists, config.rules), contents, list_tokens(config.streams))
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -147,7 +154,7 @@ class DirectoryFeed:
         self._refused_rows: list[RuleEvent] = []
         self._path = log_path(config.rules.path, config.name)
         self._contents = contents_of(self._path)
-        self._lists = ListsDirectory(lists_of(config.lists, config.rules), self._contents) if config.lists else None
+        self._lists = _lists_of(config, self._contents)
         sorted_for_tasks = folder or self._path.parent / "tables"
         self._store = TableStore(self._path, sorted_for_tasks, forms_of(config))
         self._rows = TopicTables(config, self._path, sorted_for_tasks, row_reader)

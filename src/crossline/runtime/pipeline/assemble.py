@@ -19,6 +19,7 @@ from crossline.io.outbox.folders import destination_of, folder_names
 from crossline.io.outbox.sink import OutboxSink, place_in, waiting_in
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, build_sink
 from crossline.io.sinks.console import ConsoleSink
+from crossline.io.tokens.opening import check_stores
 from crossline.logs import get_logger
 from crossline.rule_registry.content import read_pipeline
 from crossline.rule_registry.directory import IngestClock, log_path
@@ -112,6 +113,7 @@ def assemble(
     It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
     the checkpoint is another's, UsageError where it has other figures.
     """
+    check_stores(config.streams, one_machine=is_on_this_machine(spark.sparkContext.master))
     held = claim_checkpoint(config.engine.checkpoint)
     try:
         if settle(held.folder):

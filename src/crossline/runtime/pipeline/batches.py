@@ -25,7 +25,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, Snap
 from crossline.runtime.snapshot.snapshot_distribution import SnapshotDistribution
 from crossline.runtime.snapshot.spark_log import began_ms, query_id
 from crossline.runtime.sources.intake import Intake, KafkaIntake
-from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.sources.plan_source import SourcePlan, fetchers_of
 from crossline.runtime.spark.flow import Input, in_one_task, in_stages, union_of
 from crossline.runtime.spark.task import batch_task, publish_batch
 from crossline.runtime.spark_internals.rate_controller import RateController
@@ -265,7 +265,7 @@ class Batches:
 
     def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
         """The outcome of the batch; small batches run without a Spark job if possible."""
-        fetchers = {source.stream: source.fetch for source in self._sources}
+        fetchers = fetchers_of(self._sources, self._changes.snapshot.streams)
         if self._in_process is not None:
             ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
             if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:

@@ -19,10 +19,10 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.decision_memory import deciding_plan
 from crossline.evaluate.shard import Bounds, ShardState
 from crossline.ingest.decode import RecordLayout as DecodeLayout
-from crossline.ingest.decode import make_layout
 from crossline.ingest.enrich.join import Join
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.io.files import state_files
+from crossline.io.tokens.opening import decoder_of
 from crossline.plan.compile import StreamPlan, layout_of
 from crossline.plan.compose import compile_all
 from crossline.plan.spaces import PanePart
@@ -98,7 +98,7 @@ class PlanSnapshot:
     def decoder(self, stream: str) -> DecodeLayout:
         """How records of one stream are decoded."""
         if stream not in self._decoders:
-            self._decoders[stream] = make_layout(stream, self.streams[stream])
+            self._decoders[stream] = decoder_of(stream, self.streams[stream])
         return self._decoders[stream]
 
     def joins(self, stream: str) -> tuple[Join, ...]:

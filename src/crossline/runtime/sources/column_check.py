@@ -26,7 +26,7 @@ def _findings(schema: pa.Schema, spec: StreamSpec, *, empty: bool) -> Iterator[s
     for name, count in ((name, schema.names.count(name)) for name in dict.fromkeys(schema.names)):
         if count > 1:
             yield f"column {name}: found {count} of this name, expected one"
-    for name, field in spec.own_columns.items():
+    for name, field in spec.raw_columns.items():
         found = _type_of(schema, name)
         if found is None:
             if not field.optional:

@@ -37,6 +37,8 @@ def decode_chunk(form: str, layout: RecordLayout, chunk: ChunkRef) -> Decoded:
 
 def _with_header(layout: RecordLayout, header: list[str], decoded: Decoded) -> Decoded:
     """The same; where the header lacks a field that every record needs, its letters say what it has."""
+    if layout.tokens is not None:  # a file without a header has values in its first line
+        return decoded
     lacking = [each.name for each in layout.columns if not each.spec.optional and each.name not in header]
     if not lacking:
         return decoded
@@ -62,7 +64,7 @@ def _broken_archive(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
         raw=raw,
     )
     nothing = decode_lines(layout, b"", chunk.place, chunk.start, known_ms=chunk.listed_ms)
-    return Decoded(nothing.records, [letter])
+    return Decoded(nothing.records, _letters(layout, [letter]))
 
 
 def _decode_parquet(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
@@ -81,7 +83,11 @@ def _decode_parquet(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
     first = 0 if chunk.row_bytes is None else rows_between(chunk)[0]
     offsets = np.arange(first, first + table.num_rows, dtype=np.int64)
     decoded = decode_table(layout, table, chunk.place, offsets, known_ms=chunk.listed_ms)
-    return Decoded(decoded.records, dead + decoded.dead)
+    return Decoded(decoded.records, _letters(layout, dead) + decoded.dead)
+
+
+def _letters(layout: RecordLayout, letters: list[DeadLetter]) -> list[DeadLetter]:
+    return letters if layout.tokens is None else layout.tokens.letters(letters)
 
 
 def _not_parquet(layout: RecordLayout, chunk: ChunkRef, error: Exception) -> DeadLetter:

@@ -98,6 +98,7 @@ class KafkaIntake:
                 named = self.schemas.schemas(schema_ids(values), task.batch_id)
                 decoded = decode_avro(layout, values, name, offsets, ingest, named, known_ms=known)
             if dead:
+                dead = dead if layout.tokens is None else layout.tokens.letters(dead)
                 decoded = replace(decoded, dead=sorted([*dead, *decoded.dead], key=lambda each: each.offset))
             if spec.headers:
                 decoded = replace(decoded, records=with_headers(spec, decoded.records, columns, offsets))

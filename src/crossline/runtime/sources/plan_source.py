@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from crossline.basics.streams.schema import StreamSpec
+from crossline.ingest.tokens.letters import withheld
 from crossline.runtime.sources.intake import Intake
 
 if TYPE_CHECKING:
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
 # (partition, offsets in order, until when on time.monotonic's clock) -> the bytes of records as they came, by offset,
 # without those that cannot be had any more or not in time.
 FetchRaw = Callable[[str, Sequence[int], float], dict[int, bytes]]
+
+
+def fetchers_of(sources: Iterable[SourcePlan], streams: Mapping[str, StreamSpec]) -> dict[str, FetchRaw]:
+    """What fetches the bytes of records, by stream; bytes of streams with sensitive fields are withheld."""
+    return {each.stream: _withholding if streams[each.stream].sensitive else each.fetch for each in sources}
+
+
+def _withholding(_partition: str, offsets: Sequence[int], _until_s: float) -> dict[int, bytes]:
+    return withheld(offsets)
 
 
 def _nothing() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from typing import Any
 
 import orjson
 
 from crossline.basics.errors import RetryableError
+from crossline.basics.streams.schema import StreamSpec
+from crossline.io.tokens.lookup import list_tokens
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.http.problems import problem_of
 
@@ -21,14 +23,22 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # What changes nothing: trials, which take long and which only their caller reads.
 _TRIALS = frozenset(f"/v1/rules:{each}" for each in ("backtest", "check", "form", "prove", "test", "thresholds"))
 _SHOWN_BYTES = 64 * 1024
+_LISTS = "/v1/lists/"
 
 
 class AuditMiddleware:
-    """ASGI middleware around the routes that are no decisions; they are asked what stands there by their own GET."""
+    """ASGI middleware around the routes that are no decisions; they are asked what stands there by their own GET.
 
-    def __init__(self, app: App, log: AuditLog) -> None:
+    Args:
+        app: The routes.
+        log: The audit log.
+        resource: An address as the log shows it, without sensitive values.
+    """
+
+    def __init__(self, app: App, log: AuditLog, resource: Callable[[str], str] = str) -> None:
         self._app = app
         self._log = log
+        self._resource = resource
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request; reads pass."""
@@ -38,7 +48,7 @@ class AuditMiddleware:
             return
         before = await self._stands(scope) if scope["method"] in {"PUT", "PATCH", "DELETE"} else None
         observer = _ResponseObserver(send)
-        asked = (state["principal"], scope["method"], str(state["route"]), str(scope["path"]))
+        asked = (state["principal"], scope["method"], str(state["route"]), self._resource(str(scope["path"])))
         try:
             async with self._log.writing(*asked, before) as write:
                 await self._app(scope, receive, observer.send)
@@ -86,3 +96,12 @@ class _ResponseObserver:
             return orjson.loads(bytes(self._body)) if self._body else None
         except orjson.JSONDecodeError:
             return None
+
+
+def without_values(streams: Mapping[str, StreamSpec], path: str) -> str:
+    """The address ``path``; an entry of a list of sensitive values as its token."""
+    if not path.startswith(_LISTS):
+        return path
+    name, slash, entry = path.removeprefix(_LISTS).partition("/")
+    make = list_tokens(streams).get(name)
+    return path if make is None or not entry else f"{_LISTS}{name}{slash}{make([entry])[0]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from crossline.observe.watch.exposition import Collector
 from crossline.serve.access.audit import AuditLog
 from crossline.serve.access.guard import guarded
 from crossline.serve.app import casework
-from crossline.serve.app.audit_writes import AuditMiddleware
+from crossline.serve.app.audit_writes import AuditMiddleware, without_values
 from crossline.serve.app.events import AllEvents
 from crossline.serve.app.hot import HotRoutes
 from crossline.serve.app.openapi_hot import HOT_PATHS
@@ -83,7 +84,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     )
     rest = create_api(deps, extra=HOT_PATHS)
     watching = asyncio.ensure_future(PredictionWatch(rest.state.health.report, predicted).run())
-    others: Any = AuditMiddleware(rest, audit)
+    others: Any = AuditMiddleware(rest, audit, partial(without_values, api.config.streams))
     if api.replica_of is not None:
         others = ReadOnly(others)
     app = Starlette(routes=[Mount("/", app=others)])

@@ -19,10 +19,10 @@ from crossline.ingest.avro.records import decode_avro
 from crossline.ingest.avro.schema import Node
 from crossline.ingest.avro.view import Viewed, viewed
 from crossline.ingest.avro.wire import schema_id
-from crossline.ingest.decode import make_layout
 from crossline.io.recordlog.keys import message_key
 from crossline.io.registry.client import UnknownSchemaError
 from crossline.io.registry.schema_store import SchemaStore
+from crossline.io.tokens.opening import decoder_of
 from crossline.serve.decisions.records import PLACE, CheckedRecord, StreamRecords
 
 
@@ -120,7 +120,7 @@ class AvroRepair:
         """The id under which the pipeline takes it."""
         layout = self._layouts.get(self.stream)
         if layout is None:
-            layout = self._layouts[self.stream] = make_layout(self.stream, self.spec)
+            layout = self._layouts[self.stream] = decoder_of(self.stream, self.spec)
         at, came_ms = np.zeros(1, np.int64), np.array([now_ms], np.int64)
         values = pa.array([raw], pa.binary())
         decoded = decode_avro(layout, values, PLACE, at, came_ms, schemas, known_ms=came_ms)

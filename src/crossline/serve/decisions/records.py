@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.ingest.decode import PlainForm, RecordLayout, decode_lines, make_layout
+from crossline.ingest.decode import PlainForm, RecordLayout, decode_lines
 from crossline.ingest.decode.clock import TIME_MS_END
+from crossline.io.tokens.opening import decoder_of
 
 PLACE = "request"  # what positions of records in a request are called
 
@@ -100,7 +101,7 @@ class StreamRecords:
     def _layout(self, stream: str) -> RecordLayout:
         found = self._layouts.get(stream)
         if found is None:
-            found = self._layouts[stream] = make_layout(stream, self.streams[stream])
+            found = self._layouts[stream] = decoder_of(stream, self.streams[stream])
         return found
 
 

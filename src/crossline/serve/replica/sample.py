@@ -25,17 +25,17 @@ def sample_record(stream: str, spec: StreamSpec, number: int) -> Laid:
     """Record ``number`` of them: a value of its kind in each field."""
     at_ms = AT_MS + number
     fields: dict[str, Any] = {}
-    for name, field in spec.own_columns.items():
+    for name, field in spec.raw_columns.items():
         value = _VALUES.get(field.kind)
         _put(fields, name, [value] if field.is_list else value)
     for time in (spec.event_time, spec.ingest_time, *spec.clocks.values()):
         if time is not None:
-            kind = spec.own_columns[time.field].kind
+            kind = spec.raw_columns[time.field].kind
             text = time.unit == "iso8601" or kind == "timestamp"
             value = instant_text(at_ms) if text else at_ms * _UNITS[time.unit]
             _put(fields, time.field, int(value) if kind == "integer" else value)
-    record_id = str(number) if spec.own_columns[spec.id].kind == "integer" else f"x{number}"
-    _put(fields, spec.id, number if spec.own_columns[spec.id].kind == "integer" else record_id)
+    record_id = str(number) if spec.raw_columns[spec.id].kind == "integer" else f"x{number}"
+    _put(fields, spec.id, number if spec.raw_columns[spec.id].kind == "integer" else record_id)
     return Laid(stream, record_id, orjson.dumps(fields), at_ms)
 
 

@@ -136,3 +136,17 @@ a.jsonl:5
 def test_an_earlier_content_may_lack_columns_that_were_declared_since() -> None:
     table = Table(read_table(form(), [TableFile("a.csv", b"id,risk\na1,0.5\n")], lenient=True))
     assert rows_by_key(table, ["a1"]) == [(None, 0.5, None)]
+
+
+def test_keys_of_a_sensitive_field_are_tokens() -> None:
+    spec = load_streams(f"{STREAM}    sensitive: {{account: {{}}, shop: {{}}}}\n", "stream.yaml")["s"]
+    tables = {"t": PROFILE, "u": BY_BOTH}
+    declared = StreamSpec.model_validate({**spec.model_dump(), "enrich": tables})
+    token = f"tok_{'a' * 24}"
+    table = Table(read_table(form_of("t", declared), [file("t.csv", f"id,country,risk,born\n{token},NO,,\n".encode())]))
+    assert rows_by_key(table, [token, "a1"]) == [("NO", None, None), None]
+    with pytest.raises(RefusedError) as refused:
+        read_table(form_of("t", declared), [file("t.csv", f"id,country,risk,born\n{token},NO,,\na1,SE,,\n".encode())])
+    assert "t.csv:3: id\n  found a value that is no token; expected a token of account" in str(refused.value)
+    assert "a1" not in str(refused.value)
+    assert str(form_of("u", declared).columns["shop"]) == "string"

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter, Mark, Store
+from crossline.io.tokens.lookup import key_as_tokens
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
@@ -59,7 +60,7 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         A page may have fewer alerts than ``limit``: read on while there is a ``next_cursor``.
         """
         only_known(request, "key.")
-        keys = keys_in(request)
+        keys = key_as_tokens(deps.config.streams, keys_in(request), make=False)
         bounds = instant("?from", from_), instant("?to", to)
         which = AlertFilter(rule_id, kind, severity, keys, *bounds)
         of = f"alerts:{etag_of([rule_id, kind, severity, keys, bounds, status, q])}"

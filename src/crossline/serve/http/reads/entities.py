@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from crossline.basics.errors import CrosslineError
 from crossline.io.stores.protocol import AlertFilter
+from crossline.io.tokens.lookup import value_as_token
 from crossline.rule_registry.sources.list_edit import named
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.paging import Limit
@@ -45,9 +46,11 @@ def entity_routes(deps: Dependencies) -> APIRouter:
 
         ``figures``: of each rule whose key is the field alone, as a replica has them now, looking back from the
         stream's own clock; ``missing``: the rules whose figure cannot be computed, each with the reason. Where no
-        replica answers, ``figures_as_of`` is ``alerts``, and each is the value of a rule's last alert.
+        replica answers, ``figures_as_of`` is ``alerts``, and each is the value of a rule's last alert. The value of a
+        sensitive field may be given as it is; the answer has its token.
         """
         only_known(request)
+        value = await run_in_threadpool(value_as_token, deps.config.streams, field, value, make=False)
         known = await run_in_threadpool(known_of_entity, deps, field, value, limit)
         figures = await _figures(deps, field, value, known["alerts"])
         return json_answer({"field": field, "value": value, **figures, **known})

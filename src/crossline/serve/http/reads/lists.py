@@ -9,12 +9,14 @@ from pathlib import Path
 
 from crossline.basics.conditions.lists import Entry
 from crossline.basics.texts.problems import RefusedError
+from crossline.io.tokens.lookup import list_tokens
 from crossline.rule_registry.directory import log_path, logs_in
 from crossline.rule_registry.list_file import list_name, read_list
 from crossline.rule_registry.list_log import ListLog, contents_of
 from crossline.rule_registry.lists import folder_of_lists
 from crossline.rule_registry.log_file import read_log
 from crossline.rule_registry.sources.folder import Files, Folder
+from crossline.rule_registry.token_lists import with_tokens
 from crossline.settings.config import PipelineConfig
 from crossline.settings.sources import ControlTopic
 
@@ -34,7 +36,7 @@ def entries_of(config: PipelineConfig) -> Mapping[str, Sequence[Entry]]:
         folder, known = _folders.get(path) or (folder_of_lists(Path(path)), {})
         files = folder.changed()
         if files is not None:
-            known = _read(files)
+            known = _read(with_tokens(files, list_tokens(config.streams)))
             folder.take(files)
         _folders[path] = folder, known
     return known

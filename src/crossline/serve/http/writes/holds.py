@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import instant_text
+from crossline.io.tokens.lookup import key_as_tokens
 from crossline.rule_registry.history import History
 from crossline.rule_registry.outcomes.manual_holds import HeldByHand
 from crossline.rule_registry.sources.folders import release_in_folder
@@ -87,7 +89,7 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
     def holds(request: Request, at: At = None) -> Any:
         """Filter by ``key.FIELD=VALUE``. Of each rule and key the alert that holds it longest."""
         only_known(request, "key.")
-        found = holding(deps, at, keys_in(request))
+        found = holding(deps, at, key_as_tokens(deps.config.streams, keys_in(request), make=False))
         return json_answer(page([_as_json(each) for each in found], None))
 
     @routes.get("/v1/holds/{hold_id}", openapi_extra=needs("read:alerts"), summary="A key that is held")
@@ -107,6 +109,8 @@ def hold_routes(deps: Dependencies, commands: Commands) -> APIRouter:
         """Records with the key take the action, once a pipeline has loaded it and until ``until``."""
         only_known(request)
         wish = wanted.wish(who, idempotency_key, deps.now_ms())
+        key = await run_in_threadpool(partial(key_as_tokens, deps.config.streams, dict(wish.key), make=True))
+        wish = replace(wish, key=release_key(key))
         await run_in_threadpool(_check, deps, wish)
         change = await _ask(deps, commands, wish, who)
         body = {**wanted.model_dump(exclude={"stream"}), "hold_id": wish.hold_id, "until": instant_text(wish.until_ms)}

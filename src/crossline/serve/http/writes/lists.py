@@ -13,6 +13,7 @@ from pydantic import Field
 from crossline.basics.conditions.tree import Literal, literal
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import FOREVER_MS
+from crossline.io.tokens.lookup import list_tokens
 from crossline.rule_registry.list_file import list_name
 from crossline.rule_registry.sources.list_edit import ListEntry, ListFolder, entry_text, named, no_list
 from crossline.serve.http.deps import Dependencies
@@ -55,7 +56,7 @@ def list_routes(deps: Dependencies) -> APIRouter:
     def entry(request: Request, name: str, entry: Entry) -> Any:
         """Its ETag is what ``PUT`` and ``DELETE`` want in ``If-Match``."""
         only_known(request)
-        found = entries_of(deps.config)
+        found, entry = entries_of(deps.config), _as_token(deps, name, entry)
         if name not in found:
             raise not_found(f"list {shown(name)}")
         there = named(name, found[name], entry)
@@ -68,6 +69,8 @@ def list_routes(deps: Dependencies) -> APIRouter:
         """What is there already is changed where ``If-Match`` names it."""
         only_known(request)
         value, until_ms = _value(entry, wanted), instant("/until", wanted.until)
+        token = _as_token(deps, name, entry)
+        value, entry = (value, entry) if token == entry else (token, token)
         if until_ms is not None and until_ms <= deps.now_ms():
             raise invalid("/until", shown(wanted.until), "an instant to come; DELETE takes an entry out")
 
@@ -86,6 +89,7 @@ def list_routes(deps: Dependencies) -> APIRouter:
     def remove(request: Request, name: str, entry: Entry, if_match: IfMatch = None) -> Any:
         """It is held against records until a pipeline loads that it is gone."""
         only_known(request)
+        entry = _as_token(deps, name, entry)
 
         def check(known: ListEntry | None) -> None:
             if known is None:
@@ -96,6 +100,12 @@ def list_routes(deps: Dependencies) -> APIRouter:
         return json_answer({} if gone is None else {**gone.to_json(), "removed": True})
 
     return routes
+
+
+def _as_token(deps: Dependencies, name: str, entry: str) -> str:
+    """The entry's token, in a list of sensitive values."""
+    make = list_tokens(deps.config.streams).get(name)
+    return entry if make is None else make([entry])[0]
 
 
 def _value(text: str, wanted: Put) -> Literal:

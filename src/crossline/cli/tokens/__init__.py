@@ -1,0 +1,1 @@
+"""``crossline tokens``."""

@@ -1,0 +1,1 @@
+"""Tokens in the place of the values of sensitive fields."""

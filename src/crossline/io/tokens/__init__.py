@@ -1,0 +1,1 @@
+"""The keys of persons, by which the values of sensitive fields become tokens."""
