@@ -6,8 +6,6 @@ which is over the digest. The receipt's fields do not give the digest any more; 
 
 from __future__ import annotations
 
-from typing import Any
-
 from crossline.erasure.rows import Row, learn
 from crossline.erasure.subject import Subject, dumped, parsed
 

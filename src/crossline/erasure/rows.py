@@ -89,7 +89,7 @@ def _in_bytes(subject: Subject, row: Mapping[str, Any], seen: Mapping[str, Any])
     for name, value in row.items():
         if isinstance(value, bytes | bytearray | memoryview) and seen[name] is value:
             raw = bytes(value)
-            if any(text.encode() in raw for text in subject.distinctive()) if len(raw) else False:
+            if any(text.encode() in raw for text in subject.distinctive()):
                 return True
     return False
 

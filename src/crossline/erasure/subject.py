@@ -84,7 +84,7 @@ def as_text(value: Any) -> str | None:
 
 def is_distinctive(text: str) -> bool:
     """Whether ``text`` in the middle of other text can only be this value: no short number, no single character."""
-    if text in {"true", "false"} or len(text) < 2:  # noqa: PLR2004 - a character
+    if text in {"true", "false"} or len(text) < 2:
         return False
     return not (text.isdigit() and len(text) < _NUMBER_DIGITS_MIN)
 
@@ -189,17 +189,17 @@ class Subject:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return value
         text = str(as_text(value))
-        if any(name in {key.field, key.leaf} and key.value == text for key in self.keys):
+        in_field = any(name in {key.field, key.leaf} and key.value == text for key in self.keys)
+        if in_field or (name in _ID_FIELDS and self.is_id(stream, text)):
             return self.pseudonym(text)
-        if name in _ID_FIELDS and self.is_id(stream, text):
-            return self.pseudonym(text)
-        if not isinstance(value, str):
-            return value
-        inner = parsed(value)
+        return self._scrub_string(value, stream, name) if isinstance(value, str) else value
+
+    def _scrub_string(self, text: str, stream: str | None, name: str) -> str:
+        inner = parsed(text)
         if inner is None:
-            return self.scrub_text(value)
-        again = self.scrub(inner, stream, name) if self.suspects(value) else inner
-        return value if again == inner else dumped(again)
+            return self.scrub_text(text)
+        again = self.scrub(inner, stream, name) if self.suspects(text) else inner
+        return text if again == inner else dumped(again)
 
     def shown(self) -> list[str]:
         """The keys for a receipt: names of fields, and pseudonyms of values."""

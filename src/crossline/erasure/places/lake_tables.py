@@ -19,7 +19,6 @@ from crossline.erasure.subject import Subject, is_distinctive
 from crossline.lake.data_files import delete_files, sorted_rows, write_rows
 from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable, LakeUnavailableError
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, expire_history
-from crossline.lake.reading import is_records
 from crossline.lake.table_layouts import RECEIPTS, RULE_EVENTS, WATERMARKS, TableLayout
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def _in_column(subject: Subject, name: str, column: pa.Array, *, quick: bool) ->
 
 def _in_texts(subject: Subject, name: str, column: pa.Array, *, quick: bool) -> Any:
     whole = column.cast(pa.large_string())
-    if not quick and name not in {"record_id"}:
+    if not quick and name != "record_id":
         return np.array([text is not None and subject.suspects(text) for text in whole.to_pylist()], np.bool_)
     found = np.zeros(len(column), np.bool_)
     for key in subject.keys:

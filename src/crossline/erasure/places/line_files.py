@@ -1,7 +1,7 @@
 """Files of JSON lines: of sinks, of decisions on all records, of the API's records.
 
-A file whose lines are known by their position (``holds_positions``) keeps its length: a line that goes becomes blanks, a
-line that changes is filled up with blanks, or gives up what does not fit. Other files lose the lines.
+A file whose lines are known by their position (``holds_positions``) keeps its length: a line that goes becomes blanks,
+and a line that changes is filled up with blanks, or gives up what does not fit. Other files lose the lines.
 """
 
 from __future__ import annotations

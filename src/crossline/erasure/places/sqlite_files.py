@@ -98,7 +98,8 @@ class SqlitePlace:
         for values in reading:
             row = dict(zip(names, values, strict=False))
             new = self.rule(subject, table, row)
-            gone, changed, kept = gone + (new is GONE), changed + (new is not GONE and new is not row), kept + (new is row)
+            gone, kept = gone + (new is GONE), kept + (new is row)
+            changed += new is not GONE and new is not row
             if new is not row and change:
                 after.append((new if new is GONE else _changes(row, new), values[len(names) :]))
         for new, place in after:

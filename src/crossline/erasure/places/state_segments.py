@@ -16,7 +16,15 @@ import pyarrow as pa
 
 from crossline.basics import wire
 from crossline.erasure.place import Counts
-from crossline.erasure.places.state_texts import fields_of, ids_of, key_parts, scrubbed_texts, stream_of, texts_at
+from crossline.erasure.places.state_texts import (
+    fields_of,
+    ids_of,
+    key_parts,
+    scrubbed_texts,
+    split,
+    stream_of,
+    texts_at,
+)
 from crossline.erasure.subject import Key, Subject, dumped
 from crossline.evaluate.state_log import CROSSED, crossed_of
 from crossline.io.objects.location import under
@@ -130,7 +138,7 @@ class _Blob:
         changed = np.array([self._keys.owns(store, key) for key in texts_at(delta.more, _CHANGED)], np.bool_)
         if keys.any() or changed.any():
             delta = _without(delta, ~rows, ~changed)
-        found = {name: array for name, array in delta.arrays().items()}
+        found = delta.arrays()
         if crossed is not None:
             of_person = np.array([self._keys.owns(store, key) for key in texts_at(crossed.arrays(), "key")], np.bool_)
             crossed = crossed.take(np.flatnonzero(~of_person)) if of_person.any() else crossed
@@ -190,8 +198,9 @@ class _Blob:
             found[store] = after
         return found
 
+
 def _texts(batch: Any, name: str) -> list[bytes]:
-    return texts_at({f"{name}_bytes": getattr(batch, f"{name}_bytes"), f"{name}_offsets": getattr(batch, f"{name}_offsets")}, name)
+    return split(getattr(batch, f"{name}_bytes"), getattr(batch, f"{name}_offsets"))
 
 
 def _without(delta: Delta, rows: Any, changed: Any) -> Delta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from crossline.basics import wire
 from crossline.erasure.rows import decoded
 from crossline.erasure.subject import Subject, dumped, parsed
 
-# An id of a row is that of a record, ``STREAM\\x1eID`` where rows are of several streams, and ``ALERT\\x1fID`` for hits.
+# An id of a row is that of a record, ``STREAM\\x1eID`` where rows are of several streams, ``ALERT\\x1fID`` for hits.
 _OF_STREAM, _OF_ALERT = "\x1e", "\x1f"
 _RULE = "rule:"
 _STREAM_ENDS = re.compile(r"[+@(|]")
@@ -32,7 +33,7 @@ def split(data: Any, offsets: Any) -> list[bytes]:
     """Byte strings that stand end to end."""
     raw = np.ascontiguousarray(data).tobytes()
     ends = offsets.tolist()
-    return [raw[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [raw[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def joined(texts: Sequence[bytes]) -> tuple[Any, Any]:

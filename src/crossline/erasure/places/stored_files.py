@@ -1,4 +1,4 @@
-"""Small files of a store, each written and read whole: outboxes of sinks, the spool of the lake, the feed of the API."""
+"""Small files of a store, written and read whole: outboxes of sinks, the spool of the lake, the feed of the API."""
 
 from __future__ import annotations
 
