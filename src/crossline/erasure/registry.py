@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,7 +73,7 @@ class Surroundings:
     checkpoint: CheckpointParts | None = None
     reader: LakeReader | None = None
     stopped: bool = True
-    environment: Mapping[str, str] = os.environ
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     extra: tuple[Place, ...] = ()
 
 

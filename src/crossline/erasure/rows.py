@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Mapping
 from typing import Any, Final
 
 from crossline.erasure.subject import Subject, dumped, parsed
 
 Row = dict[str, Any]
+_PACKED = ("raw", "raw_base64")  # bytes of a dead letter or a late record, as JSON has them
 
 
 class _Gone:
@@ -43,22 +46,51 @@ def treat(subject: Subject, row: Mapping[str, Any], stream: str | None = None, *
     return {**row, **changed} if changed else row
 
 
+def treat_packed(subject: Subject, row: Row, stream: str | None = None) -> Any:
+    """As ``treat``, of a row of JSON whose bytes are texts: as they are, or in base 64."""
+    packed = {name: _unpacked(row[name]) for name in _PACKED if isinstance(row.get(name), str)}
+    seen = {**row, **packed}
+    after = treat(subject, seen, stream)
+    if after is GONE or after is seen:
+        return GONE if after is GONE else row
+    return {
+        **after,
+        **{name: row[name] if after[name] == raw else _packed(after[name]) for name, raw in packed.items()},
+    }
+
+
+def _unpacked(raw: str) -> bytes:
+    if parsed(raw) is not None:
+        return raw.encode()
+    try:
+        return base64.b64decode(raw, validate=True)
+    except (binascii.Error, ValueError):
+        return raw.encode()
+
+
+def _packed(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
 def learn(subject: Subject, row: Mapping[str, Any], stream: str | None = None) -> None:
     """Add the ids of records that a row of the person names: its own, and those of evidence under the person's key."""
     given = row.get("stream")
     stream = given if isinstance(given, str) else stream
-    for each in (row, *(inner for inner in row.values() if isinstance(inner, Mapping))):
-        by_key = any(key.within(each) for key in subject.keys)
-        key = each.get("key")
-        by_key = by_key or (isinstance(key, Mapping) and any(one.within(key) for one in subject.keys))
-        if not by_key:
-            continue
-        subject.add(stream, [each[name] for name in ("record_id", "_record_id") if each.get(name)])
-        evidence = each.get("evidence")
-        if isinstance(evidence, Mapping) and isinstance(evidence.get("record_ids"), list):
-            subject.add(stream, evidence["record_ids"])
-        if isinstance(each.get("record_ids"), list):
-            subject.add(stream, each["record_ids"])
+    inner = [each for each in row.values() if isinstance(each, Mapping)]
+    if any(key.within(each) for each in (row, *inner) for key in subject.keys):
+        subject.add(stream, _record_ids(row))
+    for each in inner:  # a decision in a row about it
+        if any(key.within(each) for key in subject.keys):
+            subject.add(stream, _record_ids(each))
+    named = row.get("key")
+    if isinstance(named, Mapping) and any(key.within(named) for key in subject.keys):
+        evidence = row.get("evidence")
+        ids = evidence.get("record_ids") if isinstance(evidence, Mapping) else row.get("record_ids")
+        subject.add(stream, ids if isinstance(ids, list) else ())
+
+
+def _record_ids(row: Mapping[str, Any]) -> list[Any]:
+    return [row[name] for name in ("record_id", "_record_id") if row.get(name)]
 
 
 def _look(value: Any) -> Any:

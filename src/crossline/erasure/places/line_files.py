@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from crossline.erasure.place import Counts
-from crossline.erasure.rows import GONE, decoded, learn, treat
+from crossline.erasure.rows import GONE, decoded, learn, treat_packed
 from crossline.erasure.subject import Subject, dumped, parsed
 from crossline.io.sinks.once_file import INDEX_SUFFIX, sync_path
+from crossline.lake.side_logs import ERASED_LINE
 
 TEMPORARY = ".erasing"
-TOMBSTONE = b'{"erased":true}'
+_PACKED = b'"raw_base64"'  # a letter whose bytes are no text
 
 
 @dataclass(slots=True)
@@ -31,7 +32,7 @@ class LinesPlace:
         stream: The stream of the lines where they do not name it.
         id_field: The field of a record's id, where lines are records.
         holds_positions: Whether positions of lines are kept.
-        blank: Whether a line that goes is blank; else it is the line ``TOMBSTONE``.
+        blank: Whether a line that goes is blank; else it is the line ``ERASED_LINE``.
         after: Called with each file that was written anew.
     """
 
@@ -101,18 +102,20 @@ class LinesPlace:
                 if after is GONE:
                     yield self._place_of(body) + end if self.holds_positions else b"", Counts(gone=1)
                 elif after is body:
-                    yield line, Counts(kept=1)
+                    yield line, Counts(kept=int(body.strip() not in {b"", ERASED_LINE}))
                 else:
                     yield (_filled(after, len(body)) if self.holds_positions else after) + end, Counts(changed=1)
 
     def _line(self, subject: Subject, body: bytes) -> Any:
         text = decoded(body)
-        if text is None or not body.strip() or body.strip() == TOMBSTONE or not subject.suspects(text):
-            return body if text is not None else self._unreadable(subject, body)
+        if text is None:
+            return self._unreadable(subject, body)
+        if not (_PACKED in body or subject.suspects(text)):
+            return body
         row = parsed(text)
         if not isinstance(row, dict):
             return GONE if subject.mentions(text) else body
-        after = treat(subject, row, self.stream)
+        after = treat_packed(subject, row, self.stream)
         if after is GONE:
             self._learn(subject, row)
             return GONE
@@ -130,9 +133,9 @@ class LinesPlace:
             subject.add(self.stream, [found])
 
     def _place_of(self, body: bytes) -> bytes:
-        if self.blank or len(body) < len(TOMBSTONE):
+        if self.blank or len(body) < len(ERASED_LINE):
             return b" " * len(body)
-        return TOMBSTONE.ljust(len(body))
+        return ERASED_LINE.ljust(len(body))
 
 
 def _filled(body: bytes, size: int) -> bytes:
@@ -145,4 +148,4 @@ def _filled(body: bytes, size: int) -> bytes:
                 body = dumped(row).encode()
     if len(body) <= size:
         return body.ljust(size)
-    return TOMBSTONE.ljust(size) if len(TOMBSTONE) <= size else b" " * size
+    return ERASED_LINE.ljust(size) if len(ERASED_LINE) <= size else b" " * size

@@ -1,21 +1,16 @@
 """Small files of a store, written and read whole: outboxes of sinks, the spool of the lake, the feed of the API."""
 
 from __future__ import annotations
-
-import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from crossline.erasure.place import Counts
-from crossline.erasure.rows import GONE, decoded, treat
+from crossline.erasure.rows import GONE, decoded, treat_packed
 from crossline.erasure.subject import Subject, dumped, parsed
 from crossline.io.objects.file_stores import FileStore
 
-# By kind of rows in a delivery; those of ``raw`` are bytes in base 64.
 _ROWS = ("alerts", "decisions", "dead", "late")
-_RAW = "raw"
 FEED_SECTIONS = ("decisions", "alerts", "dead", "late")
 
 Treat = Callable[[Subject, bytes], tuple[bytes, Counts]]
@@ -71,7 +66,7 @@ def delivery(subject: Subject, raw: bytes) -> tuple[bytes, Counts]:
     counts, after = Counts(), dict(body)
     positions = body.get("positions") or []
     for kind in _ROWS:
-        rows = [_treated(subject, row) for row in body.get(kind) or []]
+        rows = [treat_packed(subject, row) for row in body.get(kind) or []]
         counts += _counts(body.get(kind) or [], rows)
         after[kind] = [row for row in rows if row is not GONE]
         if kind == "alerts" and positions:
@@ -91,7 +86,7 @@ def feed(subject: Subject, raw: bytes) -> tuple[bytes, Counts]:
         mine = lines[at : at + int(about["lines"].get(section, 0))]
         at += len(mine)
         rows = [parsed(decoded(each) or "") for each in mine]
-        after = [_treated(subject, row) if isinstance(row, dict) else row for row in rows]
+        after = [treat_packed(subject, row) if isinstance(row, dict) else row for row in rows]
         counts += _counts(rows, after)
         kept = [
             line if new is old else dumped(new).encode()
@@ -111,36 +106,12 @@ def lines(subject: Subject, raw: bytes) -> tuple[bytes, Counts]:
     counts, left = Counts(), list[bytes]()
     for line in raw.split(b"\n"):
         row = parsed(decoded(line) or "")
-        after = _treated(subject, row) if isinstance(row, dict) else row
+        after = treat_packed(subject, row) if isinstance(row, dict) else row
         if isinstance(row, dict):
             counts += _counts([row], [after])
         if after is not GONE:
             left.append(line if after is row else dumped(after).encode())
     return (b"\n".join(left), counts) if counts.found else (raw, counts)
-
-
-def _treated(subject: Subject, row: dict[str, Any]) -> Any:
-    """What becomes of a row; its bytes are looked into as bytes."""
-    raw = row.get(_RAW)
-    seen = row if not isinstance(raw, str) else {**row, _RAW: _bytes(raw)}
-    after = treat(subject, seen)
-    if after is GONE or after is seen:
-        return GONE if after is GONE else row
-    return after if not isinstance(after.get(_RAW), bytes) else {**after, _RAW: _text(raw, after[_RAW])}
-
-
-def _bytes(raw: str) -> bytes:
-    """The bytes of a dead letter: as text where it is JSON already, else in base 64."""
-    if parsed(raw) is not None:
-        return raw.encode()
-    try:
-        return base64.b64decode(raw, validate=True)
-    except (binascii.Error, ValueError):
-        return raw.encode()
-
-
-def _text(before: Any, after: bytes) -> str:
-    return before if _bytes(str(before)) == after else base64.b64encode(after).decode()
 
 
 def _counts(before: list[Any], after: list[Any]) -> Counts:
