@@ -27,6 +27,7 @@ from crossline.settings.postgres import PostgresSettings
 from crossline.settings.redis import RedisSettings
 from crossline.settings.sinks import JsonlSettings, SqliteSettings
 from crossline.settings.sources import ApiSettings
+from crossline.settings.webhook import WebhookSettings
 
 if TYPE_CHECKING:
     from crossline.lake.reading import LakeReader
@@ -134,6 +135,9 @@ def _of_sinks(around: Surroundings) -> Iterator[Place]:
             named = (sink.path, sink.dead_letters, sink.decisions)
             files = [Path(each) for each in named if each is not None]
             yield LinesPlace(f"sink {number}: files of JSON lines", lambda files=files: files)  # type: ignore[misc]
+        elif isinstance(sink, WebhookSettings):
+            parked = Path(sink.parked)
+            yield LinesPlace(f"sink {number}: parked messages", lambda parked=parked: [parked])  # type: ignore[misc]
         elif isinstance(sink, PostgresSettings):
             from crossline.erasure.places.postgres_tables import (  # noqa: PLC0415 - an extra
                 PostgresPlace,

@@ -72,21 +72,20 @@ def _packed(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-def learn(subject: Subject, row: Mapping[str, Any], stream: str | None = None) -> None:
+def learn(subject: Subject, row: Mapping[str, Any], stream: str | None = None, depth: int = 0) -> None:
     """Add the ids of records that a row of the person names: its own, and those of evidence under the person's key."""
     given = row.get("stream")
     stream = given if isinstance(given, str) else stream
     inner = [each for each in row.values() if isinstance(each, Mapping)]
     if any(key.within(each) for each in (row, *inner) for key in subject.keys):
         subject.add(stream, _record_ids(row))
-    for each in inner:  # a decision in a row about it
-        if any(key.within(each) for key in subject.keys):
-            subject.add(stream, _record_ids(each))
     named = row.get("key")
     if isinstance(named, Mapping) and any(key.within(named) for key in subject.keys):
         evidence = row.get("evidence")
         ids = evidence.get("record_ids") if isinstance(evidence, Mapping) else row.get("record_ids")
         subject.add(stream, ids if isinstance(ids, list) else ())
+    for each in inner if depth == 0 else ():  # an alert or a decision in a row about it
+        learn(subject, each, stream, 1)
 
 
 def _record_ids(row: Mapping[str, Any]) -> list[Any]:

@@ -25,7 +25,7 @@ _ID_FIELDS = frozenset(
     ("_record_id", "record_id", "record_ids", "caused_by", "id", "known", "row_id", "records", "said")
 )
 _OWN_ID_FIELDS = ("record_id", "_record_id")
-_DEPTH_MAX = 1  # of objects in a row that make it one of the person
+_DEPTH_MAX = 2  # of objects in a row that make it one of the person
 
 
 @dataclass(frozen=True, slots=True, order=True)

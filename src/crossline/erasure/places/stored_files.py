@@ -1,6 +1,7 @@
 """Small files of a store, written and read whole: outboxes of sinks, the spool of the lake, the feed of the API."""
 
 from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -236,7 +236,7 @@ def test_labels_and_cases(tmp_path: Path) -> None:
     assert not files_with(tmp_path, PERSON, "r-x1")
     again = casekit.Harness(tmp_path)
     try:
-        assert len(again.cases.labels()) == 1
+        assert [each.record_id for each in again.cases.labels()] == ["r-y1"]
         assert [each["alert_id"] for each in search_all(again.cases.file, "burst", 9).alerts] == ["y1"]
         assert not search_all(again.cases.file, PERSON, 9).alerts
     finally:
