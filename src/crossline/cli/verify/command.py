@@ -168,7 +168,7 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
         terminal.show(Group(_head(str(result["result"])), NameValues(_result_rows(result))))
         for note in result["notes"]:
             terminal.note(note)
-    return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
+    return SAME if result["result"] in {"the same", "whole", "erased"} else OTHERWISE
 
 
 def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
