@@ -41,7 +41,7 @@ def forget(
     do_without_pandas()
     from crossline.erasure.holding import holding
     from crossline.erasure.journal import FOLDER, Journal
-    from crossline.erasure.run import Erasure, erase
+    from crossline.erasure.run import Erasure, check_fields, erase
     from crossline.erasure.subject import Key
     from crossline.rule_registry.content import read_pipeline_in_place
 
@@ -50,6 +50,7 @@ def forget(
     journal = Journal(pipeline.parent / FOLDER, config.name)
     if not keys and not journal.pending.exists():
         raise UsageError("found no --key; expected FIELD=VALUE, for example --key account_id=a7")
+    check_fields(keys, config)
     asked = Erasure(keys, dry_run=dry_run, while_running=while_running)
     with holding(config, dry_run=dry_run, while_running=while_running) as held:
         receipt = erase(held, journal, asked, time.time_ns() // 1_000_000)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from crossline.basics.errors import CrosslineError
+from crossline.basics.errors import CrosslineError, UsageError
+from crossline.basics.texts.problems import nearest, one_of
 from crossline.basics.times import format_instant
 from crossline.erasure.holding import Held
 from crossline.erasure.journal import SALT_BYTES, Journal, key_digest
@@ -15,6 +16,7 @@ from crossline.erasure.place import Counts, Place
 from crossline.erasure.registry import Surroundings, places_of
 from crossline.erasure.subject import Key, Subject
 from crossline.erasure.unreachable import unreachable
+from crossline.settings.config import PipelineConfig
 
 SCHEMA_VERSION = 1
 _ROUNDS_MAX = 5  # of looks for record ids: each place may name ids that another one needs
@@ -59,6 +61,16 @@ class Erasure:
     dry_run: bool = False
     while_running: bool = False
     between: Between = lambda _: None
+
+
+def check_fields(keys: Sequence[Key], config: PipelineConfig) -> None:
+    """Raise UsageError for a key whose field no stream declares: a misspelt one would find nothing."""
+    declared = {name for spec in config.streams.values() for name in spec.columns}
+    for key in keys:
+        if key.field not in declared:
+            near = nearest(key.field, declared)
+            hint = f": {near}" if near else f"; the streams have {one_of(sorted(declared), 30)}"
+            raise UsageError(f"--key: found field {key.field!r}, which no stream declares{hint}")
 
 
 def erase(held: Held, journal: Journal, asked: Erasure, now_ms: int) -> dict[str, Any]:

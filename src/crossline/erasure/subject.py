@@ -19,6 +19,8 @@ from crossline.basics.errors import UsageError
 PSEUDONYM = "erased-"
 _DIGEST_BYTES = 8
 _WORD = re.compile(r"[\w-]+")
+_TERM = re.compile(r"[^\s\"'`,;()\[\]{}<>=|]+")  # an id with other characters: between blanks, quotes and brackets
+_ENDS = ".:!?"
 _NUMBER_DIGITS_MIN = 6  # a shorter number in a text is rather a figure
 # Fields that hold ids of records: there short numbers are ids as well.
 _ID_FIELDS = frozenset(
@@ -106,12 +108,17 @@ class Subject:
     notes: dict[str, set[str]] = field(default_factory=dict)
     _words: set[str] = field(default_factory=set)
     _known: set[str] = field(default_factory=set)
-    _other: re.Pattern[str] | None = None
-    _odd: set[str] = field(default_factory=set)
+    _values: re.Pattern[str] | None = None  # of keys that are no word
+    _terms: set[str] = field(default_factory=set)  # ids that are no word
+    _forms: tuple[str, ...] = ()  # values of keys, as texts and JSON have them
 
     def __post_init__(self) -> None:
-        for key in self.keys:
-            self._learn(key.value)
+        values = [key.value for key in self.keys if is_distinctive(key.value)]
+        self._words |= {each for each in values if _WORD.fullmatch(each)}
+        odd = sorted(set(values) - self._words, key=len, reverse=True)
+        if odd:
+            self._values = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, odd))})(?![\w-])")
+        self._forms = tuple({form for key in self.keys for form in (key.value, *_escaped(key.value))})
         for stream, found in list(self.ids.items()):
             self.ids[stream] = set()
             self.add(stream, found)
@@ -124,7 +131,8 @@ class Subject:
             if text and not text.startswith(PSEUDONYM) and text not in mine:
                 mine.add(text)
                 self._known.add(text)
-                self._learn(text)
+                if is_distinctive(text):
+                    (self._words if _WORD.fullmatch(text) else self._terms).add(text)
 
     def count(self) -> int:
         """How many record ids are known."""
@@ -156,11 +164,11 @@ class Subject:
 
     def suspects(self, text: str) -> bool:
         """Whether a text may have a trace: quick, and never False where there is one."""
-        if any(key.value in text or key_form in text for key in self.keys for key_form in _escaped(key.value)):
+        if any(form in text for form in self._forms) or text in self._known:
             return True
         if self._known and not self._known.isdisjoint(_WORD.findall(text)):
             return True
-        return any(each in text for each in self._odd)
+        return bool(self._terms) and ("\\" in text or not self._terms.isdisjoint(_terms(text)))
 
     def mentions(self, text: str) -> bool:
         """Whether a text has a distinctive trace."""
@@ -168,9 +176,13 @@ class Subject:
 
     def scrub_text(self, text: str) -> str:
         """A text with pseudonyms in the place of distinctive traces."""
-        if self._words:
-            text = _WORD.sub(lambda found: self._instead(found[0]), text)
-        return text if self._other is None else self._other.sub(lambda found: self.pseudonym(found[0]), text)
+        if text in self._terms:
+            return self.pseudonym(text)
+        if self._values is not None:
+            text = self._values.sub(lambda found: self.pseudonym(found[0]), text)
+        if self._terms:
+            text = _TERM.sub(lambda found: self._of_term(found[0]), text)
+        return _WORD.sub(lambda found: self._instead(found[0]), text) if self._words else text
 
     def scrub(self, value: Any, stream: str | None = None, name: str = "") -> Any:
         """JSON values with pseudonyms in the place of traces.
@@ -209,15 +221,9 @@ class Subject:
         """The values and ids that a search of bytes can look for."""
         yield from (text for text in {*(key.value for key in self.keys), *self._known} if is_distinctive(text))
 
-    def _learn(self, text: str) -> None:
-        if not is_distinctive(text):
-            return
-        if _WORD.fullmatch(text):
-            self._words.add(text)
-        elif text not in self._odd:
-            self._odd.add(text)
-            longest = sorted(self._odd, key=len, reverse=True)
-            self._other = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])")
+    def _of_term(self, term: str) -> str:
+        known = term.rstrip(_ENDS)
+        return self.pseudonym(known) + term[len(known) :] if known in self._terms else term
 
     def _instead(self, word: str) -> str:
         return self.pseudonym(word) if word in self._words else word
@@ -237,6 +243,12 @@ def parsed(text: str) -> Any:
 def dumped(value: Any) -> str:
     """``value`` as JSON in one line; numbers stay as they are."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _terms(text: str) -> Iterator[str]:
+    for term in _TERM.findall(text):
+        yield term
+        yield term.rstrip(_ENDS)
 
 
 def _escaped(text: str) -> tuple[str, str]:

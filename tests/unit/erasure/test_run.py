@@ -62,6 +62,7 @@ def write(root: Path) -> SpooledPipeline:
     """A pipeline with something of the person at each place that is a file of its own."""
     made = SpooledPipeline(root)
     made.text = made.text.replace("sinks: [{kind: console}]\n", SINKS.replace("ROOT", str(root))) + SERVED
+    made.text = made.text.replace("account_id: string\n", "account_id: string\n      account: string?\n")
     root.mkdir(exist_ok=True)
     (root / "pipeline.yaml").write_text(made.text)
     (root / "policy.yaml").write_text(POLICY)
@@ -135,6 +136,8 @@ def test_no_file_of_the_pipeline_has_a_trace_but_those_that_are_named(
     command = ["forget", str(root / "pipeline.yaml")]
     assert run_command(command) == 2
     assert "expected FIELD=VALUE" in capsys.readouterr().err
+    assert run_command([*command, "--key", "acount_id=x"]) == 2
+    assert "which no stream declares: did you mean account_id" in capsys.readouterr().err
     keys = [text for each in KEYS for text in ("--key", f"{each.field}={each.value}")]
     assert run_command([*command, *keys, "--dry-run"]) == 0
     shown = capsys.readouterr()

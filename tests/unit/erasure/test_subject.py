@@ -79,6 +79,17 @@ def test_mentions_in_rows_of_others_become_pseudonyms_and_figures_stay() -> None
     assert (found["value"], found["record_id"]) == (17, "p2")
 
 
+def test_ids_of_any_characters_are_found_in_texts() -> None:
+    mine = subject("f=x-y z", ids={"s": {"TX:1/2", "é 7", "17"}})
+    told = mine.scrub_text('TX:1/2, (TX:1/2) TX:1/22 "TX:1/2": x-y z. 17')
+    tx = mine.pseudonym("TX:1/2")
+    assert told == f'{tx}, ({tx}) TX:1/22 "{tx}": {mine.pseudonym("x-y z")}. 17'
+    assert mine.scrub({"stream": "s", "record_ids": ["é 7", "17"]})["record_ids"] == [
+        mine.pseudonym("é 7"),
+        mine.pseudonym("17"),
+    ]
+
+
 def test_ids_of_evidence_under_the_persons_key_are_learned() -> None:
     mine = subject("account_id=a7")
     alert = {"stream": "payments", "record_id": "p3", "key": {"account_id": "a7"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crossline.basics.errors import CrosslineError
 from crossline.erasure.place import Counts
 from crossline.erasure.receipts import erased_row
 from crossline.erasure.rows import GONE, decoded, learn, treat
@@ -52,15 +54,20 @@ class LakeTablePlace:
 
     def find(self, subject: Subject) -> Counts:
         """See ``Place``."""
-        self.table.table.refresh()
         total = Counts()
-        for task in self.table.table.scan().plan_files():
-            counts, _ = self._treated(subject, task)
-            total += counts
+        with self._reported():
+            self.table.table.refresh()
+            for task in self.table.table.scan().plan_files():
+                counts, _ = self._treated(subject, task)
+                total += counts
         return total
 
     def erase(self, subject: Subject) -> Counts:
         """See ``Place``. One commit a file; then only the current snapshot stays, and no file that it does not use."""
+        with self._reported():
+            return self._erased(subject)
+
+    def _erased(self, subject: Subject) -> Counts:
         self.table.table.refresh()
         total = Counts()
         done: set[str] = set()
@@ -84,6 +91,16 @@ class LakeTablePlace:
         if self.table.table.current_snapshot() is not None:
             expire_history(self.table, self.between, self.orphaned_ms)
         return total
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        try:
+            yield
+        except CrosslineError:
+            raise
+        except Exception as error:  # drivers of catalogs and stores raise errors of their own
+            text = str(error).partition("\n")[0] or type(error).__name__
+            raise LakeUnavailableError(f"table {self.table.layout.name} of the lake: {text}") from error
 
     def _treated(self, subject: Subject, task: FileScanTask) -> tuple[Counts, pa.Table | None]:
         """What is in a file, and its rows from now on; None: they stay."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from redis import RedisError
+
+from crossline.basics.errors import RetryableError
 from crossline.erasure.place import Counts
 from crossline.erasure.rows import GONE, decoded, treat
 from crossline.erasure.subject import Subject, dumped, parsed
@@ -32,11 +35,17 @@ class RedisPlace:
 
     def find(self, subject: Subject) -> Counts:
         """See ``Place``."""
-        return self._each(subject, change=False)
+        return self._reported(subject, change=False)
 
     def erase(self, subject: Subject) -> Counts:
         """See ``Place``."""
-        return self._each(subject, change=True)
+        return self._reported(subject, change=True)
+
+    def _reported(self, subject: Subject, *, change: bool) -> Counts:
+        try:
+            return self._each(subject, change=change)
+        except RedisError as error:
+            raise RetryableError(f"Redis takes nothing now: {error}; run the erasure again") from error
 
     def _each(self, subject: Subject, *, change: bool) -> Counts:
         total = Counts()

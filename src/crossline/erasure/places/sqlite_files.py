@@ -71,7 +71,9 @@ class SqlitePlace:
             # Also where nothing is found: an erasure may have been killed before it came here.
             with suppress(sqlite3.OperationalError):  # somebody reads it: the content was overwritten
                 connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise RetryableError(f"{self.path}: somebody reads it, and its -wal file has pages of before")
         return counts.of_file(size)
 
     def _connected(self) -> sqlite3.Connection:
