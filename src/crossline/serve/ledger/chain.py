@@ -189,7 +189,7 @@ def _named(receipt: Mapping[str, Any]) -> tuple[str, int]:
 def _shape(receipt: Mapping[str, Any]) -> list[str]:
     """Fields that are missing, too many, or nothing that a receipt can have."""
     found = [f"found no {name}" for name in FIELDS if name not in receipt and name not in OPTIONAL]
-    found += [f"found a field {name!r}, which no receipt has" for name in receipt if name not in FIELDS]
+    found += [f"found a field {name!r}, which no receipt has" for name in receipt if name not in {*FIELDS, ERASED}]
     if found:
         return found
     if receipt["schema_version"] != SCHEMA_VERSION or isinstance(receipt["schema_version"], bool):

@@ -27,12 +27,12 @@ OF_ANSWER = "receipt"
 
 FIELDS = (
     *("schema_version", "decision", "record_digest", "rules", "rules_digest", "policy_digest", "lists", "models"),
-    *("figures", "standing", "as_of", "replica", "sequence", "previous", "key_id", "digest", "signature", "erased"),
+    *("figures", "standing", "as_of", "replica", "sequence", "previous", "key_id", "digest", "signature"),
 )
-# True: ids of an erased person are gone from it, so that its fields do not give its digest any more.
+# A field that erasure adds: true where ids of a person are gone, so that the fields do not give the digest any more.
 ERASED = "erased"
-# Only where some reason is of before, where there is a key, and where ids are gone.
-OPTIONAL = ("standing", "signature", ERASED)
+# Only where some reason is of before.
+OPTIONAL = ("standing", "signature")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``crossline forget``: erase a person from a pipeline, by the values of key fields."""
+"""The command: its options, its texts, its exit code."""
 
 from __future__ import annotations
 
