@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from crossline.basics.deadletter import DeadLetter
+from crossline.cli.main import run_command
 from crossline.erasure.place import Counts, Place
 from crossline.erasure.places import stored_files
 from crossline.erasure.places.line_files import LinesPlace
@@ -19,6 +20,7 @@ from crossline.erasure.places.record_log import record_log_place
 from crossline.erasure.places.serve_files import cases_place, ledger_place
 from crossline.erasure.places.sqlite_files import SqlitePlace
 from crossline.erasure.places.stored_files import StoredFilesPlace
+from crossline.erasure.places.token_keys import TokenKeysPlace
 from crossline.erasure.subject import Key, Subject
 from crossline.io.feed.files import write_batch
 from crossline.io.files.identity import read_chunk
@@ -192,7 +194,9 @@ def test_the_feed_of_the_api(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_receipts_lose_ids_and_their_chain_holds(tmp_path: Path, signed: bool) -> None:
+def test_receipts_lose_ids_and_their_chain_holds(
+    tmp_path: Path, signed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     private, public = ledgerkit.key_files(tmp_path)
     path = tmp_path / "serve" / "ledger.db"
     clock = ledgerkit.Clock()
@@ -221,6 +225,32 @@ def test_receipts_lose_ids_and_their_chain_holds(tmp_path: Path, signed: bool) -
     assert {name: after.get(name) for name in same} == {name: before.get(name) for name in same}
     assert not faults_of(after, verifier)
     assert faults_of({**after, "erased": False}, verifier), "without the mark it is altered"
+    for receipt, result in ((after, "erased"), (before, "whole")):
+        (tmp_path / "receipt.json").write_bytes(orjson.dumps(receipt))
+        assert run_command(["verify", str(tmp_path / "receipt.json"), "--ledger", str(path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["result"] == result
+
+
+class Keys:
+    """Keys of persons, as a store of tokens has them."""
+
+    def __init__(self) -> None:
+        self.persons = {PERSON, "a2"}
+
+    def has(self, person: str) -> bool:
+        return person in self.persons
+
+    def destroy(self, person: str) -> bool:
+        known = person in self.persons
+        self.persons.discard(person)
+        return known
+
+
+def test_keys_of_tokenised_columns() -> None:
+    keys = Keys()
+    assert erased(TokenKeysPlace(keys, "account_id"), subject()) == Counts(gone=1)
+    assert keys.persons == {"a2"}
+    assert not TokenKeysPlace(keys, "owner").find(subject()).found
 
 
 def test_labels_and_cases(tmp_path: Path) -> None:
