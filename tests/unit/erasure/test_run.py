@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.runtime.snapshot.checkpoint import claim
+from crossline.serve.http.idempotency import _TABLE as ANSWERS
 from crossline.serve.ledger.reports import check_ledger
 from crossline.serve.ledger.sqlite import SqliteLedger
 from crossline.serve.ownership import held as api_held
@@ -88,6 +91,11 @@ def write(root: Path) -> SpooledPipeline:
     harness.close()
     with ledgerkit.opening(partial(SqliteLedger, out / "serve" / "ledger.db", clock_ms=ledgerkit.Clock())) as opened:
         opened().answer([ledgerkit.entry("p00003")])
+    with closing(sqlite3.connect(out / "serve" / "idempotency.db")) as connection:
+        connection.execute(ANSWERS)
+        body = orjson.dumps({**decision("d9", "allow"), "record_id": "p00003"})
+        connection.execute("INSERT INTO answers VALUES ('k1', 'once', 'd', 'r', 1, 200, x'5b5d', ?)", (body,))
+        connection.commit()
     lives = [{**each, "account": PERSON} if each.get("account") == "a1" else each for each in mixed(5, 12)]
     life = begun(root / "life", [COOLING, SPREAD], 2)
     lead(life, [("batch", (12, 1, None))], lives, stops=False)
@@ -154,7 +162,7 @@ def test_no_file_of_the_pipeline_has_a_trace_but_those_that_are_named(
         *("state log", "outboxes of sinks", "sink 1: SQLite store", "sink 2: files of JSON lines"),
         *("sink 3: parked messages", "decisions on all records", "ledger of answers and receipts", "labels and cases"),
         *("lake table alerts", "lake table decisions", "lake table receipts", "lake table cases"),
-        "lake table records_payments",
+        *("lake table records_payments", "file idempotency.db of the API"),
     }
     assert check_ledger(root / "out" / "serve" / "ledger.db").faults == []
     assert not (root / FOLDER / "pay-eu.pending").exists()
