@@ -28,13 +28,14 @@ HOUSE = (
         "lake",
         "observe",
         "serve",
+        "erasure",
         "api",
         "testing",
         "client",
     ),
     *("cli", "__main__"),
 )
-OUTER = ("api", "cli", "serve", "testing")
+OUTER = ("api", "cli", "erasure", "serve", "testing")
 INNER = tuple(each for each in HOUSE if each not in {*OUTER, "client", "__main__"})
 # Narrower than the order.
 MAY_IMPORT = {

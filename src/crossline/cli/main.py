@@ -34,6 +34,7 @@ COMMANDS = {
     "verify": "Check a receipt, and judge its record again from the log: the same, differs, or altered.",
     "generate": "Generate workloads: card payments for measurements, card frauds to test rules.",
     "reshard": "Give the checkpoint of a stopped pipeline another number of shards.",
+    "forget": "Erase a person from tables, files, state, stores and receipts of a pipeline.",
     "doctor": "Say what is installed, what is missing, and how to get it; exit 1 where something that is needed is "
     "missing.",
 }

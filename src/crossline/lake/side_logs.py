@@ -33,6 +33,7 @@ from crossline.settings.config import PipelineConfig
 CASE_FILE, LEDGER_FILE = "cases.db", "ledger.db"
 ROWS_MAX = 20_000  # of one commit
 BYTES_MAX = 16 << 20  # of a file of decisions, in one commit
+ERASED_LINE = b'{"erased":true}'  # in the place of a decision about a person who was erased
 _US = 1_000
 
 
@@ -131,7 +132,8 @@ class DecisionFile:
             file.seek(start)
             raw = file.read(BYTES_MAX)
         whole = raw[: raw.rfind(b"\n") + 1]
-        rows = [decision_row(orjson.loads(line)) for line in whole.splitlines()]
+        lines = (line for line in whole.splitlines() if line.rstrip() != ERASED_LINE)
+        rows = [decision_row(orjson.loads(line)) for line in lines]
         return [{**row, BATCH: None, DELIVERED: row["decided_at"]} for row in rows], start + len(whole)
 
 

@@ -21,7 +21,7 @@ from crossline.cli.startup import tell_compiling
 from crossline.cli.terminal import NameValues
 from crossline.cli.verify.inputs import read_receipt_file
 from crossline.cli.verify.proof import is_proof, proven_again
-from crossline.serve.ledger.chain import ChainFault, faults_of
+from crossline.serve.ledger.chain import ChainFault, faults_of, is_erased
 from crossline.serve.ledger.queries import LedgerCheck
 from crossline.serve.ledger.reports import check_ledger, receipt_of
 from crossline.serve.ledger.signing import Verifier
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SAME, OTHERWISE = 0, 1
 _STYLES = {"the same": "bold green", "differs": "bold yellow", "altered": "bold red", "whole": "bold green"}
+_STYLES |= {"erased": "bold yellow"}
 _FAULTS_SHOWN = 20
 
 
@@ -89,7 +90,10 @@ def verify(
     if not faults and ledger is not None:
         faults = list(_in_ledger(found, ledger))
     result = _result(found, faults, verifier, ledger)
-    if not faults and pipeline is not None:
+    if not faults and is_erased(found):
+        result |= {"result": "erased", "digest": "of the receipt before its ids were erased"}
+        result["notes"].append("ids of a person were erased from this receipt: it cannot be judged again")
+    elif not faults and pipeline is not None:
         _judged(result, found, pipeline, policy, input_ or [], then=then)
     elif not faults:
         result["notes"].append("nothing was judged again: name the pipeline file with --pipeline")
@@ -124,7 +128,7 @@ def _in_ledger(receipt: Mapping[str, Any], ledger: str) -> Iterator[ChainFault]:
     place = (str(receipt["replica"]), int(receipt["sequence"]))
     if mine is None:
         yield ChainFault("left_out", *place, f"the ledger {ledger} has no receipt of this decision")
-    elif mine != receipt:
+    elif mine != receipt and not (is_erased(mine) and mine.get("digest") == receipt.get("digest")):
         text = f"the ledger {ledger} has another receipt of this decision, {str(mine.get('digest'))[:12]}…"
         yield ChainFault("altered", *place, text)
 
@@ -164,7 +168,7 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
         terminal.show(Group(_head(str(result["result"])), NameValues(_result_rows(result))))
         for note in result["notes"]:
             terminal.note(note)
-    return SAME if result["result"] in {"the same", "whole"} else OTHERWISE
+    return SAME if result["result"] in {"the same", "whole", "erased"} else OTHERWISE
 
 
 def _report_proof(result: Mapping[str, Any], *, as_json: bool) -> int:
@@ -228,6 +232,8 @@ def _of_ledger(check: LedgerCheck, path: str) -> Iterator[tuple[str, str]]:
         f", {check.unchecked:,} signatures not checked: name the key with --public-key" if check.unchecked else ""
     )
     yield "signed", f"{check.signed:,}{unchecked}"
+    if check.erased:
+        yield "erased", f"{check.erased:,} receipts without ids; their places in the chains hold"
     counts = check.counts
     for kind, number in counts.answered.items():
         revised, differs = counts.revised.get(kind, 0), counts.differs.get(kind, 0)

@@ -6,7 +6,9 @@ may still read it, so snapshots of the last minutes are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +16,12 @@ from pyarrow import fs as pafs
 
 from crossline.io.objects.location import is_uri, location_of
 from crossline.lake.data_files import delete_files
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.lake_table import TRIES_MAX, LakeTable, LakeUnavailableError
 from crossline.lake.row_filters import before
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -53,6 +56,79 @@ def expire(table: LakeTable, now_ms: int, snapshots_max: int, read_ms: int = REA
     unused = sorted(set(_files(own, (each for each in gone if each.snapshot_id not in left))) - used)
     delete_files(unused, own.io)
     return Expired(len(ids - left), len(unused))
+
+
+def expire_history(
+    table: LakeTable, between: Callable[[str], None] = lambda _: None, orphaned_ms: int = ORPHANED_AFTER_MS
+) -> Expired:
+    """Keep the current snapshot alone, and no file that it does not use, whoever reads an older one.
+
+    A manifest of a replacing commit names the file that went, with the bounds of its columns. So one commit without
+    files comes first: its snapshot leaves such manifests out. Files go before the snapshots that have them: a call that
+    was killed is repeated, and finds them all.
+
+    Args:
+        table: The table.
+        between: Called after each step.
+        orphaned_ms: Files that nothing refers to are deleted too, if they are this old.
+    """
+    own = table.table
+    own.refresh()
+    _drop_deletes(own)
+    between("manifests")
+    current = own.metadata.current_snapshot_id
+    old = [each for each in own.metadata.snapshots if each.snapshot_id != current]
+    kept = {path for part in _parts(own, (each for each in own.metadata.snapshots if each not in old)) for path in part}
+    count = 0
+    for part in _parts(own, old):  # data files, then what names them
+        unused = sorted(part - kept)
+        delete_files(unused, own.io)
+        count += len(unused)
+        between("deleted")
+    if old:
+        own.maintenance.expire_snapshots().by_ids(sorted(each.snapshot_id for each in old)).commit()
+        own.refresh()
+        between("expired")
+    delete_orphans(table, time.time_ns() // 1_000_000, orphaned_ms)
+    return Expired(len(old), count)
+
+
+def _drop_deletes(own: Table) -> None:
+    """Commit a snapshot without the manifests in which files only went."""
+    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+
+    for _ in range(TRIES_MAX):
+        current = own.current_snapshot()
+        if current is None or not any(_only_deletes(each) for each in current.manifests(own.io)):
+            return
+        try:
+            with own.transaction() as transaction, transaction.update_snapshot().fast_append():
+                pass
+        except CommitFailedException:
+            own.refresh()
+    raise LakeUnavailableError(f"table {own.name()[-1]} of the lake: {TRIES_MAX} commits met those of others")
+
+
+def _only_deletes(manifest: ManifestFile) -> bool:
+    return not manifest.has_added_files() and not manifest.has_existing_files()
+
+
+def _parts(table: Table, snapshots: Iterable[Snapshot]) -> tuple[set[str], set[str], set[str]]:
+    """The data files, manifests and lists of manifests of ``snapshots``; a file that is gone names none."""
+    data: set[str] = set()
+    manifests: set[str] = set()
+    lists: set[str] = set()
+    for snapshot in snapshots:
+        lists.add(snapshot.manifest_list)
+        with suppress(FileNotFoundError):
+            for manifest in snapshot.manifests(table.io):
+                if manifest.manifest_path in manifests:
+                    continue
+                manifests.add(manifest.manifest_path)
+                with suppress(FileNotFoundError):
+                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                    data |= {each.data_file.file_path for each in entries}
+    return data, manifests, lists
 
 
 def _files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[str]:

@@ -77,6 +77,25 @@ class StateLog:
         """Make ``blobs`` one segment: that of batch ``first``, and of those that follow it."""
         self._put_as(Segment(first, first + len(blobs) - 1).name, blobs, framed=False)
 
+    def replace(self, segment: Segment, blobs: list[bytes]) -> None:
+        """Make ``blobs``, one a batch, the content of ``segment``; no process may judge meanwhile."""
+        self._put_as(segment.name, blobs, framed=False)
+
+    def remove_leftovers(self) -> int:
+        """Remove what a killed process left: inputs of a merge, and files without a final name; how many."""
+        whole = {each.name for each in self.segments()}
+        selector = pafs.FileSelector(self._dir, allow_not_found=True)
+        found = [each.base_name for each in self._tried(lambda: self._fs.get_file_info(selector))]
+        left = [name for name in found if name.endswith(ASIDE) or (name.endswith(".seg") and name not in whole)]
+        for name in left:
+            with suppress(FileNotFoundError):
+                self._tried(partial(self._fs.delete_file, f"{self._dir}/{name}"), 0, self._turns)
+        return len(left)
+
+    def content(self, segment: Segment) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
+        """All blobs of ``segment``, oldest first. Raises StateError where it is damaged."""
+        yield from self._decoded(segment.name)
+
     def segments(self) -> list[Segment]:
         """The files there are, oldest first; where a merge left its inputs behind, only the merged file."""
         found = []

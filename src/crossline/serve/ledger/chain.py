@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from crossline.serve.ledger.receipts import (
     BEGINNING,
+    ERASED,
     FIELDS,
     OF_ANSWER,
     OPTIONAL,
@@ -43,11 +44,15 @@ class ChainFault:
 
 @dataclass(slots=True)
 class ChainCheck:
-    """What looking at a chain gave. ``unchecked``: receipts with a signature for which no key was given."""
+    """What looking at a chain gave.
+
+    ``unchecked``: receipts with a signature for which no key was given. ``erased``: receipts whose ids are gone.
+    """
 
     receipts: int = 0
     signed: int = 0
     unchecked: int = 0
+    erased: int = 0
     faults: list[ChainFault] = field(default_factory=list)
     end: ChainHead | None = None
 
@@ -55,7 +60,8 @@ class ChainCheck:
 def faults_of(receipt: Mapping[str, Any], verifier: Verifier | None = None) -> list[ChainFault]:
     """What is wrong with one receipt by itself: its fields, its digest, its signature. None: it is as it was written.
 
-    Without ``verifier`` a signature is not checked; who can write a digest anew can then alter a receipt unseen.
+    Without ``verifier`` a signature is not checked; who can write a digest anew can then alter a receipt unseen. The
+    digest of a receipt that was erased is not that of its fields any more: its signature and its place are checked.
     """
     replica, sequence = _named(receipt)
     found = [ChainFault("altered", replica, sequence, text) for text in _shape(receipt)]
@@ -65,10 +71,15 @@ def faults_of(receipt: Mapping[str, Any], verifier: Verifier | None = None) -> l
         expected = digest_of(receipt)
     except TypeError as error:
         return [ChainFault("altered", replica, sequence, f"found what no receipt can hold: {error}")]
-    if receipt["digest"] != expected:
+    if receipt["digest"] != expected and not is_erased(receipt):
         text = f"found digest {receipt['digest'][:12]}…, and the receipt's fields give {expected[:12]}…"
         return [ChainFault("altered", replica, sequence, text)]
     return [ChainFault(fault, replica, sequence, text) for fault, text in _unsigned(receipt, verifier)]
+
+
+def is_erased(receipt: Mapping[str, Any]) -> bool:
+    """Whether ids of a person are gone from a receipt, by ``crossline forget``."""
+    return receipt.get(ERASED) is True
 
 
 def check_chain(
@@ -90,6 +101,7 @@ def check_chain(
         checked.receipts += 1
         checked.signed += receipt.get("signature") is not None
         checked.unchecked += verifier is None and receipt.get("signature") is not None
+        checked.erased += is_erased(receipt)
         checked.faults += faults_of(receipt, verifier)
         replica, sequence = _named(receipt)
         if sequence in seen:
@@ -177,7 +189,7 @@ def _named(receipt: Mapping[str, Any]) -> tuple[str, int]:
 def _shape(receipt: Mapping[str, Any]) -> list[str]:
     """Fields that are missing, too many, or nothing that a receipt can have."""
     found = [f"found no {name}" for name in FIELDS if name not in receipt and name not in OPTIONAL]
-    found += [f"found a field {name!r}, which no receipt has" for name in receipt if name not in FIELDS]
+    found += [f"found a field {name!r}, which no receipt has" for name in receipt if name not in {*FIELDS, ERASED}]
     if found:
         return found
     if receipt["schema_version"] != SCHEMA_VERSION or isinstance(receipt["schema_version"], bool):

@@ -136,13 +136,14 @@ def _document(data: bytes | None) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class LedgerCheck:
-    """What checking a whole ledger gave. ``chains``: how many receipts each has."""
+    """What checking a whole ledger gave. ``chains``: how many receipts each has; ``erased``: those without ids."""
 
     chains: dict[str, int]
     signed: int
     unchecked: int
     faults: list[ChainFault]
     counts: AnswerCounts
+    erased: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -152,6 +153,7 @@ class LedgerCheck:
             "chains": self.chains,
             "signed": self.signed,
             "signatures_unchecked": self.unchecked,
+            "erased": self.erased,
             "faults": [fault.to_json() for fault in self.faults],
             "counts": self.counts.to_json(),
         }
@@ -170,6 +172,7 @@ def check_chains(connection: LedgerRows, verifier: Verifier | None = None) -> Le
             found.chains[replica] += checked.receipts
             found.signed += checked.signed
             found.unchecked += checked.unchecked
+            found.erased += checked.erased
             found.faults += checked.faults
             begin = checked.end or begin
         found.faults += check_chain([], begin=begin, end=end).faults

@@ -29,6 +29,8 @@ FIELDS = (
     *("schema_version", "decision", "record_digest", "rules", "rules_digest", "policy_digest", "lists", "models"),
     *("figures", "standing", "as_of", "replica", "sequence", "previous", "key_id", "digest", "signature"),
 )
+# A field that erasure adds: true where ids of a person are gone, so that the fields do not give the digest any more.
+ERASED = "erased"
 # Only where some reason is of before.
 OPTIONAL = ("standing", "signature")
 

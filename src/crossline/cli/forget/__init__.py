@@ -1,0 +1,1 @@
+"""``crossline forget``: erasure of a person."""

@@ -1,0 +1,1 @@
+"""The places where a key or a record id may be; one module each."""
