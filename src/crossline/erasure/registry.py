@@ -17,10 +17,12 @@ from crossline.erasure.places.serve_files import cases_place, ledger_place, ledg
 from crossline.erasure.places.sqlite_files import SqlitePlace
 from crossline.erasure.places.state_segments import StatePlace
 from crossline.erasure.places.stored_files import StoredFilesPlace
+from crossline.erasure.places.token_keys import TokenKeysPlace
 from crossline.io.objects.file_stores import FileStore
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, READ_MS
 from crossline.lake.side_logs import decision_folder
 from crossline.lake.table_layouts import records_table
+from crossline.lake.training.training_table import training_tables
 from crossline.plan.state_stores import StateStore
 from crossline.settings.config import PipelineConfig
 from crossline.settings.postgres import PostgresSettings
@@ -67,7 +69,7 @@ class Surroundings:
         reader: Its lake; None: there is none.
         stopped: Whether the pipeline is held, so that nothing else writes.
         environment: Has the passwords that settings name.
-        extra: Further places, such as keys of tokenised columns.
+        extra: Further places.
     """
 
     config: PipelineConfig
@@ -86,6 +88,7 @@ def places_of(around: Surroundings) -> list[Place]:
         *_of_checkpoint(around),
         *_of_sinks(around),
         *_of_lake(around),
+        *_of_tokens(around),
         *around.extra,
     ]
 
@@ -162,6 +165,11 @@ def _decisions(folder: Path) -> Iterable[Path]:
     return sorted(folder.glob("decisions-*.jsonl")) if folder.is_dir() else []
 
 
+def _of_tokens(around: Surroundings) -> Iterator[Place]:
+    if any(spec.tokens is not None and spec.sensitive for spec in around.config.streams.values()):
+        yield TokenKeysPlace(around.config.streams)
+
+
 def _of_lake(around: Surroundings) -> Iterator[Place]:
     """The tables; those of records last, for their rows tell which ids are the person's."""
     if around.reader is None:
@@ -170,6 +178,6 @@ def _of_lake(around: Surroundings) -> Iterator[Place]:
     orphaned_ms = READ_MS if around.stopped else ORPHANED_AFTER_MS
     found = [
         LakeTablePlace(table, streams.get(table.layout.name), orphaned_ms=orphaned_ms)
-        for table in around.reader.tables()
+        for table in (*around.reader.tables(), *training_tables(around.reader.lake))
     ]
     yield from sorted(found, key=lambda each: each.stream is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from crossline.basics.errors import CrosslineError, UsageError
@@ -13,6 +13,7 @@ from crossline.basics.times import format_instant
 from crossline.erasure.holding import Held
 from crossline.erasure.journal import SALT_BYTES, Journal, key_digest
 from crossline.erasure.place import Counts, Place
+from crossline.erasure.places.token_keys import with_tokens
 from crossline.erasure.registry import Surroundings, places_of
 from crossline.erasure.subject import Key, Subject
 from crossline.erasure.unreachable import unreachable
@@ -90,7 +91,7 @@ def erase(held: Held, journal: Journal, asked: Erasure, now_ms: int) -> dict[str
         StateError: The pipeline has an unfinished batch, or a file is damaged.
         RetryableError: A store does not answer now.
     """
-    subject = _subject(journal, asked)
+    subject = _subject(journal, replace(asked, keys=with_tokens(held.config.streams, asked.keys)))
     if not asked.dry_run:
         held.catch_up()
     around = held.surroundings()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 KEPT = (RULE_EVENTS.name, WATERMARKS.name)  # rows without a person: at most a value in a text
 _PART_ROWS = 65_536
+_NAMES = "schema.name-mapping.default"
 
 
 @dataclass(slots=True)
@@ -170,6 +171,10 @@ class LakeTablePlace:
 
 
 def _write(layout: TableLayout, rows: pa.Table, own: Any, path: str) -> None:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415 - an extra
+
+    if _NAMES not in own.properties:  # a training set: its columns are known by the ids in its files
+        rows = rows.cast(schema_to_pyarrow(own.schema()))
     with own.io.new_output(path).create() as out:
         write_rows(layout, sorted_rows(layout, rows), out)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec
-from crossline.basics.streams.sensitive import TOKEN
+from crossline.basics.streams.sensitive import TOKEN, TokenSettings
 from crossline.io.tokens.opening import store_of, tokeniser_of
 
 
@@ -75,16 +75,29 @@ def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_m
     """
     if TOKEN.fullmatch(value):
         raise UsageError(f"field {name}: found a token; expected the value itself: a token does not say whose it is")
-    places = {
-        (spec.tokens.model_dump_json(), spec.domain_of(name)): spec.tokens
-        for spec in streams.values()
-        if spec.tokens is not None and name in persons_of(spec)
-    }
+    places = _places(streams, name)
     if not places:
         known = sorted({each for spec in streams.values() for each in persons_of(spec)})
         raise UsageError(f"found field {name}; expected one that names a person: {', '.join(known) or 'there is none'}")
     there = [store_of(place).destroy(domain, value, now_ms) for (_, domain), place in places.items()]
     return any(there)
+
+
+def has_key(streams: Mapping[str, StreamSpec], name: str, value: str) -> bool:
+    """Whether ``value`` of the field ``name`` names a person with a key. Raises RetryableError as ``destroy_keys``."""
+    if TOKEN.fullmatch(value):
+        return False
+    places = _places(streams, name).items()
+    return any(store_of(place).has(domain, value) for (_, domain), place in places)
+
+
+def _places(streams: Mapping[str, StreamSpec], name: str) -> dict[tuple[str, str], TokenSettings]:
+    """The stores with keys of the persons that a field names, each with the domain of the field."""
+    return {
+        (spec.tokens.model_dump_json(), spec.domain_of(name)): spec.tokens
+        for spec in streams.values()
+        if spec.tokens is not None and name in persons_of(spec)
+    }
 
 
 def persons_of(spec: StreamSpec) -> set[str]:

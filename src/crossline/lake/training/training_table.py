@@ -9,7 +9,7 @@ import itertools
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ class TrainingTable:
 
         self.check()
         schema = _as_iceberg(pq.read_schema(rows))
-        layout = TableLayout(self.name, schema, "event_time", ("record_id",))
+        layout = _layout(self.name, schema)
         table = ensure_table(self.lake, layout, {KIND: TRAINING_SET}, by_day=False)
         for attempt in range(TRIES_MAX):
             paths: list[str] = []
@@ -105,6 +105,18 @@ class TrainingTable:
             return self.lake.catalog.load_table((self.lake.namespace, self.name))
         except NoSuchTableError:
             return None
+
+
+def training_tables(lake: LakeAddress) -> Iterator[LakeTable]:
+    """The training sets in the namespace of a lake."""
+    for identifier in lake.catalog.list_tables(lake.namespace):
+        table = lake.catalog.load_table(identifier)
+        if table.properties.get(KIND) == TRAINING_SET:
+            yield LakeTable(_layout(identifier[-1], table.schema().as_arrow()), table)
+
+
+def _layout(name: str, schema: pa.Schema) -> TableLayout:
+    return TableLayout(name, schema, "event_time", ("record_id",))
 
 
 def _as_iceberg(schema: pa.Schema) -> pa.Schema:

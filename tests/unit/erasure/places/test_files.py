@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from crossline.basics.deadletter import DeadLetter
+from crossline.basics.streams.schema import load_streams
 from crossline.cli.main import run_command
 from crossline.erasure.place import Counts, Place
 from crossline.erasure.places import stored_files
@@ -20,7 +21,7 @@ from crossline.erasure.places.record_log import record_log_place
 from crossline.erasure.places.serve_files import cases_place, ledger_place
 from crossline.erasure.places.sqlite_files import SqlitePlace
 from crossline.erasure.places.stored_files import StoredFilesPlace
-from crossline.erasure.places.token_keys import TokenKeysPlace
+from crossline.erasure.places.token_keys import TokenKeysPlace, with_tokens
 from crossline.erasure.subject import Key, Subject
 from crossline.io.feed.files import write_batch
 from crossline.io.files.identity import read_chunk
@@ -31,6 +32,7 @@ from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
+from crossline.io.tokens.lookup import key_as_tokens
 from crossline.lake.side_logs import ERASED_LINE, DecisionFile
 from crossline.serve.cases.queue.search import search_all
 from crossline.serve.ledger.chain import faults_of
@@ -231,26 +233,33 @@ def test_receipts_lose_ids_and_their_chain_holds(
         assert json.loads(capsys.readouterr().out)["result"] == result
 
 
-class Keys:
-    """Keys of persons, as a store of tokens has them."""
+def test_keys_of_sensitive_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is asked for by the value; the records have its token, which is looked for too."""
+    monkeypatch.setenv("CROSSLINE_TOKEN_KEY", "k" * 43)
+    text = SENSITIVE.format(path=tmp_path / "tokens.db")
+    streams = load_streams(text, "stream.yaml")
+    made = {value: key_as_tokens(streams, {"account_id": value}, make=True)["account_id"] for value in (PERSON, "a2")}
+    asked = (Key("account_id", PERSON), Key("amount", "7"))
+    assert with_tokens(streams, asked) == (asked[0], Key("account_id", made[PERSON]), asked[1])
+    mine = Subject(with_tokens(streams, asked), b"salt")
+    place = TokenKeysPlace(streams)
+    assert place.find(mine) == Counts(gone=1)
+    assert erased(place, mine) == Counts(gone=1)
+    assert not place.find(mine).found
+    assert with_tokens(streams, asked) == asked, "nobody can make the token any more"
+    assert key_as_tokens(streams, {"account_id": "a2"}, make=False) == {"account_id": made["a2"]}
 
-    def __init__(self) -> None:
-        self.persons = {PERSON, "a2"}
 
-    def has(self, person: str) -> bool:
-        return person in self.persons
-
-    def destroy(self, person: str) -> bool:
-        known = person in self.persons
-        self.persons.discard(person)
-        return known
-
-
-def test_keys_of_tokenised_columns() -> None:
-    keys = Keys()
-    assert erased(TokenKeysPlace(keys, "account_id"), subject()) == Counts(gone=1)
-    assert keys.persons == {"a2"}
-    assert not TokenKeysPlace(keys, "owner").find(subject()).found
+SENSITIVE = """\
+schema_version: 1
+tokens: {{path: {path}}}
+streams:
+  payments:
+    id: id
+    event_time: {{field: at}}
+    fields: {{id: string, at: integer, account_id: string, amount: integer}}
+    sensitive: {{account_id: {{}}}}
+"""
 
 
 def test_labels_and_cases(tmp_path: Path) -> None:

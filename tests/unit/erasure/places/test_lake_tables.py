@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from crossline.erasure.place import Counts
@@ -12,6 +14,7 @@ from crossline.erasure.places.lake_tables import LakeTablePlace
 from crossline.erasure.subject import Key, Subject
 from crossline.lake.reading import LakeReader
 from crossline.lake.table_layouts import records_table
+from crossline.lake.training.training_table import TrainingTable, training_tables
 from unit.erasure.traces import SALT, files_with, texts_in
 from unit.lake.lake_kit import START_MS, SpooledPipeline, alert, payment
 
@@ -60,6 +63,26 @@ def erase(reader: LakeReader, mine: Subject, between: Callable[[str], None] = la
     for each in all_of:
         total += each.erase(mine)
     return total
+
+
+def test_rows_of_training_sets_go(pipeline: SpooledPipeline, tmp_path: Path) -> None:
+    """They are in no list of the lake's tables, and name the person by the ids of records alone."""
+    ids = [f"p{number:05d}" for number in range(20)]
+    times = pa.array([START_MS * 1_000] * 20).cast(pa.timestamp("us", "UTC"))
+    rows = pa.table({"record_id": ids, "event_time": times, "payments_10m": list(range(20))})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    reader, mine = pipeline.reader(), subject()
+    table = TrainingTable(reader.lake, "training", frozenset(), 100)
+    table.replace(tmp_path / "rows.parquet", {})
+    erase(reader, mine)
+    (place,) = [LakeTablePlace(each, None, orphaned_ms=0) for each in training_tables(reader.lake)]
+    assert place.erase(mine).gone == 4
+    left = place.table.table.scan().to_arrow().to_pylist()
+    assert sorted(row["payments_10m"] for row in left) == [n for n in range(20) if n not in {3, 7, 13, 17}]
+    folder = pipeline.root / "out" / "lake" / reader.lake.namespace / "training"
+    assert not files_with(folder, "p00013")
+    table.replace(tmp_path / "rows.parquet", {})
+    assert len(place.table.table.refresh().scan().to_arrow()) == 20
 
 
 def test_rows_and_bytes_go_and_others_stay(pipeline: SpooledPipeline) -> None:
