@@ -108,7 +108,7 @@ class Table:
             **dict.fromkeys(("_event_time", "_ingest_time", "_reached_at", "_delivered_at"), at),
             "_log": pa.repeat("payments-0", n),
             "_position": pa.array(numbers),
-            "_duplicate": pa.repeat(False, n),  # noqa: FBT003 - the value
+            "_duplicate": pa.repeat(False, n),
             "_batch": pa.array(numbers // 100_000),
             "_checkpoint": pa.repeat(CHECKPOINT, n),
         }
@@ -137,7 +137,7 @@ class Table:
         from crossline.io.outbox.batch_spool import SpooledBatch  # noqa: PLC0415 - after the records
         from crossline.io.sinks.base import Delivery  # noqa: PLC0415 - as above
 
-        chosen = random.Random(seed)  # noqa: S311 - no secret
+        chosen = random.Random(seed)
         lake = open_lake(self.config)
         for name, window_ms in WINDOWS_MS.items():
             first = min(window_ms * self.a_day // DAY_MS, self.records // 2)

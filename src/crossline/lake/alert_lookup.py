@@ -19,7 +19,7 @@ from crossline.basics.times import parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_values import fields_of_row
-from crossline.lake.row_filters import all_of, any_of, between, equal, one_of, starts_with
+from crossline.lake.row_filters import all_of, any_of, between, equal, instant_literal, one_of, starts_with
 from crossline.lake.table_layouts import (
     ALERTS,
     BATCH,
@@ -59,6 +59,30 @@ class LakeAlert:
     checkpoint: str
     batch: int
     position: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class LakeRecord:
+    """A record of a stream's table.
+
+    Attributes:
+        record: Its position and fields.
+        record_id: Its id.
+        event_ms: Its event time, epoch milliseconds.
+        ingest_ms: Its ingest time, epoch milliseconds.
+    """
+
+    record: SourceRecord
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+
+    @staticmethod
+    def of(spec: StreamSpec, row: Row) -> LakeRecord:
+        """The record of a row."""
+        record = SourceRecord(row[LOG], row[POSITION], fields_of_row(spec, row))
+        event_ms, ingest_ms = (round(row[each].timestamp() * 1_000) for each in (EVENT_TIME, INGEST_TIME))
+        return LakeRecord(record, row[RECORD_ID], event_ms, ingest_ms)
 
 
 @dataclass(slots=True)
@@ -117,6 +141,10 @@ class AlertLookup:
             found.sort(key=lambda each: (each[0].alert["event_time"], each[0].batch, each[1]), reverse=newest_first)
             yield from (each.alert for each, _ in found if _has_key(each.alert, which.key))
 
+    def count(self) -> int:
+        """How many alerts and corrections there are."""
+        return sum(self.reader.count(name) for name in (ALERTS.name, CORRECTIONS.name) if self.reader.has(name))
+
     def rule_body(self, rule_id: str, version: int) -> Row | None:
         """A version of a rule as the pipeline applied it; None where the lake does not have it."""
         if not self.reader.has(RULE_EVENTS.name):
@@ -151,7 +179,7 @@ class AlertLookup:
             return found
         columns = self._columns(name, wanted.spec)
         for rows in self._parts(name, columns, wanted, around_ms):
-            for row in rows.sort_by([(DUPLICATE, "ascending")]).to_pylist():
+            for row in rows.sort_by([(DUPLICATE, "ascending")]).to_pylist() if len(rows) else ():
                 record = SourceRecord(row[LOG], row[POSITION], fields_of_row(wanted.spec, row))
                 if row[RECORD_ID] not in found and wanted.matches(record):
                     found[row[RECORD_ID]] = record
@@ -161,8 +189,8 @@ class AlertLookup:
 
     def of_keys(
         self, stream: str, spec: StreamSpec, keys: Iterable[Mapping[str, Any]], since_ms: int, until_ms: int, most: int
-    ) -> Iterator[tuple[SourceRecord, str, int, int]]:
-        """The records of keys within a span, first those that came last; copies of records are left out.
+    ) -> list[LakeRecord]:
+        """The records of keys within a span, in the order of their ingest times; copies of records are left out.
 
         Args:
             stream: Their stream.
@@ -170,22 +198,20 @@ class AlertLookup:
             keys: By field the value.
             since_ms: The first event time, epoch milliseconds.
             until_ms: The last event time.
-            most: The most records.
-
-        Yields:
-            A record, its id, its event time and its ingest time, in epoch milliseconds.
+            most: The most records: if there are more, those of the latest event times.
         """
         name = records_table(stream)
         if not self.reader.has(name):
-            return
-        conditions = [_of_key(spec, key) for key in keys]
-        where = [between(EVENT_TIME, since_ms, until_ms), equal(DUPLICATE, value=False), any_of(conditions)]
-        rows = self.reader.rows(name, where, self._columns(name, spec))
-        order = [(INGEST_TIME, "descending"), (SEQUENCE, "descending"), (POSITION, "descending")]
-        for row in rows.sort_by(order).slice(0, most).to_pylist():
-            record = SourceRecord(row[LOG], row[POSITION], fields_of_row(spec, row))
-            times = (round(row[each].timestamp() * 1_000) for each in (EVENT_TIME, INGEST_TIME))
-            yield record, row[RECORD_ID], *times
+            return []
+        mine = [equal(DUPLICATE, value=False), any_of([_of_key(spec, key) for key in keys])]
+        narrow = self.reader.rows(name, [between(EVENT_TIME, since_ms, until_ms), *mine], (EVENT_TIME,))
+        at_ms = sorted(_ms(narrow.column(EVENT_TIME)))[-most:]
+        if not at_ms:
+            return []
+        within = between(EVENT_TIME, at_ms[0], at_ms[-1])
+        rows = self.reader.rows(name, [within, *mine], self._columns(name, spec))
+        order = [(name, "ascending") for name in (INGEST_TIME, SEQUENCE, POSITION)]
+        return [LakeRecord.of(spec, row) for row in rows.sort_by(order).to_pylist()]
 
     def _columns(self, name: str, spec: StreamSpec) -> tuple[str, ...]:
         """The columns of the fields that the table has, and those that tell records apart."""
@@ -195,19 +221,31 @@ class AlertLookup:
         return (*system, *(each for each in tops if each in known))
 
     def _parts(self, name: str, columns: tuple[str, ...], wanted: RecordQuery, around_ms: int) -> Iterator[pa.Table]:
-        """Rows with the ids that are wanted: those within the bounds at once, else day by day."""
+        """Rows with the ids that are wanted: those within the bounds at once, else day by day.
+
+        First only ids and times are read, then whole rows at these times.
+        """
         mine = one_of(RECORD_ID, wanted.ids)
+        narrow: Iterable[pa.Table]
         if wanted.since_ms is not None and wanted.until_ms is not None:
-            yield self.reader.rows(name, [between(EVENT_TIME, wanted.since_ms - 1, wanted.until_ms + 1), mine], columns)
-            return
-        yield from self.reader.days_around(name, [mine], columns, around_ms)
+            within = between(EVENT_TIME, wanted.since_ms - 1, wanted.until_ms + 1)  # finer units are rounded
+            narrow = [self.reader.rows(name, [within, mine], (EVENT_TIME,))]
+        else:
+            narrow = self.reader.days_around(name, [mine], (EVENT_TIME,), around_ms)
+        for rows in narrow:
+            at_ms = sorted(set(_ms(rows.column(EVENT_TIME))))
+            if not at_ms:
+                yield rows.slice(0, 0)  # so that the caller looks at the clock
+                continue
+            at = [between(EVENT_TIME, at_ms[0], at_ms[-1]), one_of(EVENT_TIME, map(instant_literal, at_ms))]
+            yield self.reader.rows(name, [*at, mine], columns)
 
     def _instants(self, name: str, mine: Any) -> list[int]:
         """The event times of alerts that match; only ids and times are read."""
         if not self.reader.has(name):
             return []
         rows = self.reader.rows(name, [mine], ("alert_id", "event_time"))
-        return [each // 1_000 for each in rows.column("event_time").cast(pa.int64()).to_pylist()]
+        return _ms(rows.column("event_time"))
 
     def _alerts(self, name: str, where: Iterable[Any]) -> list[LakeAlert]:
         if not self.reader.has(name):
@@ -222,6 +260,10 @@ def _bodies(rows: pa.Table) -> Iterator[LakeAlert]:
     for row in rows.select(_BODY).to_pylist():
         position = None if row["log"] is None or row["position"] is None else (row["log"], row["position"])
         yield LakeAlert(read_body(row["body"]), row[CHECKPOINT], row[BATCH], position)
+
+
+def _ms(column: pa.ChunkedArray) -> list[int]:
+    return [each // 1_000 for each in column.cast(pa.int64()).to_pylist()]
 
 
 def _may_be_in(name: str, which: AlertFilter) -> bool:
