@@ -2,14 +2,15 @@
 
 A table has ``--records`` records of 20,000 accounts over ``--days`` days, as maintenance leaves it: files of at most
 128 MiB for each closed day, and the small files of a writer for the last day. Then alerts of random accounts and
-instants are looked up, with windows of 10 minutes to 7 days, as ``crossline alerts show`` does: the alert by its id, its
-place in the watermark, its records by their ids. Cold is a new reader, without metadata and with files that are not in
+instants are looked up, with windows of 10 minutes to 7 days, as ``crossline alerts show`` does: the alert by its id,
+its batch in the watermark, its records by their ids. Cold is a new reader, without metadata and with files that are not in
 the page cache; warm is a reader that stays open.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import statistics
@@ -87,7 +88,7 @@ class Table:
             last = day == self.days - 1
             pieces = SMALL_FILES if last else -(-self.a_day // FILE_ROWS)
             edges = np.linspace(day * self.a_day, (day + 1) * self.a_day, pieces + 1).astype(np.int64)
-            for start, end in zip(edges[:-1], edges[1:], strict=True):
+            for start, end in itertools.pairwise(edges):
                 rows = self._rows(table, np.arange(start, end, dtype=np.int64))
                 files += write_files(table.layout, rows, table.table.location(), table.table.io)
             if len(files) >= 100 or last:
@@ -186,16 +187,18 @@ def _named(letter: str, numbers: Any, digits: int) -> pa.Array:
 def look_up(lookup: AlertLookup, table: Table, alert: dict[str, Any], window_ms: int) -> int:
     """Find an alert and its records; how many records. ``window_ms``: 0: not known.
 
-    Raises AssertionError if one is missing.
+    Raises SystemExit if one is missing.
     """
     at_ms = int(table.at_ms(int(alert["record_id"][1:])))
     (found,) = lookup.find(alert["alert_id"], at_ms=at_ms)
-    assert lookup.covers(found), alert
+    if not lookup.covers(found):
+        raise SystemExit(f"the watermark does not cover alert {alert['alert_id']}")
     ids = found.alert["evidence"]["record_ids"]
     bounds = (at_ms - window_ms, at_ms) if window_ms else (None, None)
     wanted = RecordQuery(table.config.streams[table.stream], ids, alert["key"], *bounds)
     records = lookup.records(table.stream, wanted, at_ms, time.monotonic() + 60)
-    assert sorted(records) == sorted(ids), alert
+    if sorted(records) != sorted(ids):
+        raise SystemExit(f"alert {alert['alert_id']}: found {len(records)} of {len(ids)} records")
     return len(records)
 
 
