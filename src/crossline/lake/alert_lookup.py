@@ -138,7 +138,7 @@ class AlertLookup:
         for part in scan.slices(newest_first=newest_first):
             tables = enumerate(scan.rows(part, _BODY))
             found = [(each, number) for number, rows in tables for each in _bodies(rows)]
-            found.sort(key=lambda each: (each[0].alert["event_time"], each[0].batch, each[1]), reverse=newest_first)
+            found.sort(key=_place, reverse=newest_first)
             yield from (each.alert for each, _ in found if _has_key(each.alert, which.key))
 
     def count(self) -> int:
@@ -260,6 +260,12 @@ def _bodies(rows: pa.Table) -> Iterator[LakeAlert]:
     for row in rows.select(_BODY).to_pylist():
         position = None if row["log"] is None or row["position"] is None else (row["log"], row["position"])
         yield LakeAlert(read_body(row["body"]), row[CHECKPOINT], row[BATCH], position)
+
+
+def _place(found: tuple[LakeAlert, int]) -> tuple[str, int, int, str]:
+    """The order of a list, which maintenance does not change."""
+    each, table = found
+    return each.alert["event_time"], each.batch, table, each.alert["alert_id"]
 
 
 def _ms(column: pa.ChunkedArray) -> list[int]:

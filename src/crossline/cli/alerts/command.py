@@ -91,7 +91,7 @@ def list_alerts(
     as_json: AsJson = False,
 ) -> None:
     """List alerts, the latest first."""
-    which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
+    which = alert_filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
     with opened_store(db, pipeline) as reader:
         alerts = list(reader.alerts(which, limit))
         if as_json:
@@ -178,7 +178,7 @@ def export(
     """Write alerts to a file, in order of event time."""
     if as_json and output == "-":
         raise UsageError("--json prints a summary, and standard output has the alerts: add --output FILE")
-    which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
+    which = alert_filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
     with opened_store(db, pipeline) as reader, _target(output, reader.files) as out:
         total = reader.count(which)
         quiet = output == "-" or not sys.stderr.isatty()
@@ -220,7 +220,7 @@ def dead(
         terminal.show(dead_table(counts, letters))
 
 
-def _filter(
+def alert_filter(
     *,
     rule: str | None,
     key: list[str] | None,
@@ -229,6 +229,7 @@ def _filter(
     kind: AlertKind | None,
     severity: Severity | None,
 ) -> AlertFilter:
+    """The filter that options give. Raises UsageError for an instant or a key that is none."""
     since_ms, until_ms = since_until(since, until)
     return AlertFilter(
         rule_id=rule,

@@ -19,6 +19,8 @@ class Lake(LazyGroup):
         "write": "Follow the committed batches of a pipeline and append them to its tables.",
         "status": "Show the tables: rows, files, bytes, snapshots, and how far the writer is.",
         "at": "Show what was known at an instant: records, alerts, decisions, rules.",
+        "alerts": "List alerts of the lake, of any age, the latest first.",
+        "decisions": "List decisions of the lake, of any age, the latest first.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 
