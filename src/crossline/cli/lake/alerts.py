@@ -10,7 +10,7 @@ import typer
 from crossline.cli.alerts.command import Key, OfKind, OfSeverity, Rule, alert_filter
 from crossline.cli.alerts.store_options import Since, Until
 from crossline.cli.alerts.text import list_table
-from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_reader
+from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_history
 from crossline.cli.terminal import note, show, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
 
@@ -34,14 +34,12 @@ def alerts(
 ) -> None:
     """List alerts and corrections, also those that no store has any more; ``status`` is their last word."""
     which = alert_filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
-    reader = open_reader(pipeline)
-    from crossline.lake.alert_lookup import AlertLookup
-    from crossline.lake.history import STANDING, LakeHistory
-
-    rows = LakeHistory(AlertLookup(reader)).alerts(which)
+    rows = open_history(pipeline).alerts(which)
     if as_json:
         write_lines(map(json_bytes, itertools.islice(rows, limit)))
         return
+    from crossline.lake.history import STANDING
+
     found = list(itertools.islice(rows, limit + 1))
     became = {each["alert_id"]: each["status"] for each in found if each["status"] != STANDING}
     show(list_table(found[:limit], became))

@@ -9,7 +9,7 @@ import typer
 
 from crossline.cli.alerts.store_options import Since, Until, since_until
 from crossline.cli.decisions import DecisionKind
-from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_reader
+from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_history
 from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import DecisionFilter
@@ -35,11 +35,7 @@ def decisions(
     """List decisions and their revisions, also those that no store has any more."""
     since_ms, until_ms = since_until(since, until)
     which = DecisionFilter(decision.value if decision else None, stream, record, since_ms, until_ms)
-    reader = open_reader(pipeline)
-    from crossline.lake.alert_lookup import AlertLookup
-    from crossline.lake.history import LakeHistory
-
-    rows = LakeHistory(AlertLookup(reader)).decisions(which, decision_id)
+    rows = open_history(pipeline).decisions(which, decision_id)
     if as_json:
         write_lines(map(json_bytes, itertools.islice(rows, limit)))
         return
