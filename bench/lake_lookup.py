@@ -3,8 +3,9 @@
 A table has ``--records`` records of 20,000 accounts over ``--days`` days, as maintenance leaves it: files of at most
 128 MiB for each closed day, and the small files of a writer for the last day. Then alerts of random accounts and
 instants are looked up, with windows of 10 minutes to 7 days, as ``crossline alerts show`` does: the alert by its id,
-its batch in the watermark, its records by their ids. Cold is a new reader, without metadata and with files that are not in
-the page cache; warm is a reader that stays open.
+its batch in the watermark, its records by their ids. Cold is a new reader, without metadata and with files that are not
+in the page cache; warm is a reader that stays open. ``cpu_ms`` is the processor time of a lookup, which says more where
+other processes run. ``--folder`` keeps the table there, and measures the one that is there already.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from bench.lake import write_project
 from bench.report import Report, say
 from crossline.backtest.record_search import RecordQuery
 from crossline.basics.times import format_instant
-from crossline.lake.alert_lookup import AlertLookup
 from crossline.lake.catalog import open_lake
 from crossline.lake.data_files import write_files
 from crossline.lake.delivery_rows import delivery_rows
 from crossline.lake.lake_table import LakeTable
+from crossline.lake.lookup.alert_lookup import AlertLookup
 from crossline.lake.reading import LakeReader
 from crossline.lake.table_layouts import ALERTS, WATERMARKS, records_layout
 from crossline.lake.watermark import Watermark, Watermarks
@@ -133,16 +134,19 @@ class Table:
             schema=schema,
         )
 
-    def put_alerts(self, count: int, seed: int) -> None:
-        """Alerts of random records, and the watermark that covers them."""
-        from crossline.io.outbox.batch_spool import SpooledBatch  # noqa: PLC0415 - after the records
-        from crossline.io.sinks.base import Delivery  # noqa: PLC0415 - as above
-
+    def choose(self, count: int, seed: int) -> None:
+        """Choose random records, for alerts with each window; the same ones for the same arguments."""
         chosen = random.Random(seed)
-        lake = open_lake(self.config)
         for name, window_ms in WINDOWS_MS.items():
             first = min(window_ms * self.a_day // DAY_MS, self.records // 2)
             self.alerts[name] = [self._alert(chosen.randrange(first, self.records), window_ms, n) for n in range(count)]
+
+    def put_alerts(self) -> None:
+        """Append the alerts, and the watermark that covers them."""
+        from crossline.io.outbox.batch_spool import SpooledBatch  # noqa: PLC0415 - after the records
+        from crossline.io.sinks.base import Delivery  # noqa: PLC0415 - as above
+
+        lake = open_lake(self.config)
         every = [each for found in self.alerts.values() for each in found]
         made = Delivery("lakebench", 0, alerts=every, checkpoint=CHECKPOINT, began_ms=START_MS)
         rows = delivery_rows([SpooledBatch(made, {}, START_MS)])
@@ -209,17 +213,20 @@ def _forget(folder: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _timed(table: Table, alerts: list[dict[str, Any]], window_ms: int, *, warm: bool) -> Iterator[tuple[float, int]]:
-    """Of each alert the milliseconds, and how many records it has."""
+def _timed(
+    table: Table, alerts: list[dict[str, Any]], window_ms: int, *, warm: bool
+) -> Iterator[tuple[float, float, int]]:
+    """Of each alert the milliseconds, those of the processor, and how many records it has."""
     kept = AlertLookup(LakeReader(open_lake(table.config), table.config, fresh_s=1.0)) if warm else None
     for alert in alerts:
         if kept is None:
             _forget(table.folder)
             _clear_manifests()
-        began_s = time.perf_counter()
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
         lookup = kept or AlertLookup(LakeReader(open_lake(table.config), table.config, fresh_s=1.0))
         records = look_up(lookup, table, alert, window_ms)
-        yield 1e3 * (time.perf_counter() - began_s), records
+        took_s, spent_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+        yield 1e3 * took_s, 1e3 * spent_s, records
         if kept is None:
             lookup.reader.close()
     if kept is not None:
@@ -235,12 +242,15 @@ def _clear_manifests() -> None:
 def measure(folder: Path, records: int, days: int, alerts: int) -> Report:
     """Make the table and look the alerts up."""
     report = Report("lake_lookup", f"The records of an alert in a lake of {records:,} records over {days} days")
-    pipeline = write_project(folder, 60)
+    there = (folder / "pipeline.yaml").exists()
+    pipeline = folder / "pipeline.yaml" if there else write_project(folder, 60)
     config = read_pipeline_in_place(pipeline)
     (stream,) = config.streams
     table = Table(folder, config, stream, records, days)
-    took_s = table.fill()
-    table.put_alerts(alerts, 1)
+    took_s = 0.0 if there else table.fill()
+    table.choose(alerts, 1)
+    if not there:
+        table.put_alerts()
     reader = LakeReader(open_lake(config), config)
     (status,) = (each for each in reader.status() if each.name == f"records_{stream}")
     report.notes.append(
@@ -250,17 +260,18 @@ def measure(folder: Path, records: int, days: int, alerts: int) -> Report:
     for name, window_ms in {**WINDOWS_MS, NO_BOUNDS: 0}.items():
         for warm in (False, True):
             found = list(_timed(table, table.alerts[name if window_ms else "1 day"], window_ms, warm=warm))
-            times = sorted(ms for ms, _ in found)
+            times = sorted(ms for ms, _, _ in found)
             p99 = times[min(len(times) - 1, int(len(times) * 0.99))]
             worst = max(worst, p99)
             report.add(
                 window=name,
                 reader="warm" if warm else "cold",
                 alerts=len(times),
-                records=round(statistics.mean(count for _, count in found), 1),
+                records=round(statistics.mean(count for *_, count in found), 1),
                 p50_ms=round(statistics.median(times), 1),
                 p99_ms=round(p99, 1),
                 max_ms=round(times[-1], 1),
+                cpu_ms=round(statistics.median(cpu_ms for _, cpu_ms, _ in found), 1),
             )
             say(orjson.dumps(report.rows[-1]).decode())
     report.notes.append(f"the slowest p99 is {worst / 1e3:.2f} s (asked: at most {SECONDS_MAX:g} s)")
@@ -273,7 +284,12 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--days", type=int, default=100)
     parser.add_argument("--alerts", type=int, default=50)
+    parser.add_argument("--folder", type=Path, help="keep the table here; measure the one that is here")
     given = parser.parse_args()
+    if given.folder is not None:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        measure(given.folder.absolute(), given.records, given.days, given.alerts).finish()
+        return
     with own_folder_for("bench") as folder:
         measure(folder, given.records, given.days, given.alerts).finish()
 

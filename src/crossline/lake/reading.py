@@ -12,7 +12,7 @@ import pyarrow as pa
 from crossline.basics.errors import StateError
 from crossline.lake.catalog import LakeAddress
 from crossline.lake.lake_table import LakeTable
-from crossline.lake.ordered_scan import OrderedScan, TimeSlice
+from crossline.lake.lookup.ordered_scan import OrderedScan, TimeSlice
 from crossline.lake.row_filters import all_of
 from crossline.lake.table_layouts import (
     OUTPUTS,

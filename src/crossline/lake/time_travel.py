@@ -35,7 +35,7 @@ from crossline.lake.table_layouts import (
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
-    from crossline.lake.ordered_scan import OrderedScan, TimeSlice
+    from crossline.lake.lookup.ordered_scan import OrderedScan, TimeSlice
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crossline.backtest.record_search import RecordQuery
-from crossline.lake.alert_lookup import AlertLookup
+from crossline.lake.lookup.alert_lookup import AlertLookup
 from crossline.lake.time_travel import LakeAt
 from unit.lake.lake_kit import START_MS, SpooledPipeline, alert, payment
 

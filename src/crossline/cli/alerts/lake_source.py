@@ -18,7 +18,7 @@ from crossline.io.stores.protocol import AlertFilter, StoredAlert
 if TYPE_CHECKING:
     from crossline.backtest.record_search import RecordQuery, SourceRecord
     from crossline.basics.streams.schema import StreamSpec
-    from crossline.lake.alert_lookup import AlertLookup, LakeAlert, LakeRecord
+    from crossline.lake.lookup.alert_lookup import AlertLookup, LakeAlert, LakeRecord
     from crossline.settings.config import PipelineConfig
 
 FRESH_S = 1.0
@@ -110,8 +110,8 @@ class LakeSource:
 
 def _opened(config: PipelineConfig) -> AlertLookup:
     """Raises UsageError where no lake was made yet: a command that reads makes none."""
-    from crossline.lake.alert_lookup import AlertLookup
     from crossline.lake.catalog import open_lake, sqlite_file
+    from crossline.lake.lookup.alert_lookup import AlertLookup
     from crossline.lake.reading import LakeReader
 
     place = sqlite_file(config)

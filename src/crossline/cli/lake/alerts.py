@@ -38,7 +38,7 @@ def alerts(
     if as_json:
         write_lines(map(json_bytes, itertools.islice(rows, limit)))
         return
-    from crossline.lake.history import STANDING
+    from crossline.lake.lookup.history import STANDING
 
     found = list(itertools.islice(rows, limit + 1))
     became = {each["alert_id"]: each["status"] for each in found if each["status"] != STANDING}

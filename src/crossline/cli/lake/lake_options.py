@@ -15,7 +15,7 @@ from crossline.cli.process import do_without_pandas
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
-    from crossline.lake.history import LakeHistory
+    from crossline.lake.lookup.history import LakeHistory
     from crossline.lake.reading import LakeReader
 
 PIPELINE = Path("pipeline.yaml")
@@ -45,8 +45,8 @@ def open_history(pipeline: Path) -> LakeHistory:
     if place is not None and not place.exists():
         raise UsageError(f"{pipeline}: found no catalog {place} of the lake; `crossline lake write` makes it")
     reader = open_reader(pipeline)
-    from crossline.lake.alert_lookup import AlertLookup
-    from crossline.lake.history import LakeHistory
+    from crossline.lake.lookup.alert_lookup import AlertLookup
+    from crossline.lake.lookup.history import LakeHistory
 
     return LakeHistory(AlertLookup(reader))
 

@@ -35,7 +35,7 @@ class PageDependencies:
 
     ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which gets the principal.
     ``charge``: counts requests of a principal, of the API and the console together.
-    ``present``, ``judged``: what is remembered while people look at cases. ``lake``: reads what the store no longer has.
+    ``present``, ``judged``: what is remembered while people look at cases. ``lake``: reads the lake.
     """
 
     deps: Dependencies

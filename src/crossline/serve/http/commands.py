@@ -37,7 +37,7 @@ LOADED = (
 # Besides, of a pipeline with a lake, where what it needs is installed.
 LOADED_FOR_LAKE = (
     *("crossline.cli.lake.command", "crossline.cli.lake.alerts", "crossline.cli.lake.decisions"),
-    *("crossline.lake.history", "crossline.lake.catalog", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
+    *("crossline.lake.lookup.history", "crossline.lake.catalog", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
 )
 
 

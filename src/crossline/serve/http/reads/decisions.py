@@ -48,15 +48,7 @@ def decision_routes(deps: Dependencies, lake: LakeReads) -> APIRouter:
         only_known(request)
         of = f"decisions:{etag_of([record_id, stream])}"
         after = place_of(cursor, of, _is_id)[0] if cursor is not None else None
-        try:
-            found = await run_in_threadpool(found_decisions, deps, record_id, stream, after, limit + 1)
-        except (ProblemError, UsageError):
-            if not lake.there:
-                raise
-            found = []
-        if not found and lake.there:
-            of_lake = await lake.on_record(record_id, stream)
-            found = [each for each in of_lake if after is None or each["decision_id"] > after][: limit + 1]
+        found = await _on_record(deps, lake, record_id, stream, after, limit + 1)
         more = cursor_of([found[limit - 1]["decision_id"]], of) if len(found) > limit else None
         return json_answer(page([each for each in found[:limit] if may_read(who, str(each["stream"]))], more))
 
@@ -107,6 +99,22 @@ def _seen(who: Principal, find: Callable[[], Mapping[str, Any]]) -> Mapping[str,
     if not may_read(who, str(found["stream"])):
         raise not_allowed()
     return found
+
+
+async def _on_record(
+    deps: Dependencies, lake: LakeReads, record_id: str, stream: str | None, after: str | None, limit: int
+) -> list[Mapping[str, Any]]:
+    """As ``found_decisions`` has them, else as the lake does."""
+    try:
+        found = await run_in_threadpool(found_decisions, deps, record_id, stream, after, limit)
+    except (ProblemError, UsageError):
+        if not lake.there:
+            raise
+        found = []
+    if found or not lake.there:
+        return found
+    of_lake = await lake.on_record(record_id, stream)
+    return [each for each in of_lake if after is None or each["decision_id"] > after][:limit]
 
 
 def _raised(problem: ProblemError) -> Mapping[str, Any]:

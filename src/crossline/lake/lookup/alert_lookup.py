@@ -17,8 +17,8 @@ from crossline.backtest.record_search import RecordQuery, SourceRecord
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter
+from crossline.lake.lookup.record_values import fields_of_row
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_values import fields_of_row
 from crossline.lake.row_filters import all_of, any_of, between, equal, instant_literal, one_of, starts_with
 from crossline.lake.table_layouts import (
     ALERTS,
