@@ -177,7 +177,7 @@ class AlertLookup:
         name = records_table(stream)
         if not wanted.ids or not self.reader.has(name):
             return found
-        columns = self._columns(name, wanted.spec)
+        columns = self._columns(name, wanted.spec, (RECORD_ID, LOG, POSITION, DUPLICATE))
         for rows in self._parts(name, columns, wanted, around_ms):
             for row in rows.sort_by([(DUPLICATE, "ascending")]).to_pylist() if len(rows) else ():
                 record = SourceRecord(row[LOG], row[POSITION], fields_of_row(wanted.spec, row))
@@ -209,15 +209,14 @@ class AlertLookup:
         if not at_ms:
             return []
         within = between(EVENT_TIME, at_ms[0], at_ms[-1])
-        rows = self.reader.rows(name, [within, *mine], self._columns(name, spec))
+        rows = self.reader.rows(name, [within, *mine], self._columns(name, spec, _OF_KEYS))
         order = [(name, "ascending") for name in (INGEST_TIME, SEQUENCE, POSITION)]
         return [LakeRecord.of(spec, row) for row in rows.sort_by(order).to_pylist()]
 
-    def _columns(self, name: str, spec: StreamSpec) -> tuple[str, ...]:
-        """The columns of the fields that the table has, and those that tell records apart."""
+    def _columns(self, name: str, spec: StreamSpec, system: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns of the fields that the table has, and those of the system that are needed."""
         tops = dict.fromkeys(each.partition(".")[0] for each in own_fields(spec))
         known = self.reader.columns(name)
-        system = (RECORD_ID, EVENT_TIME, INGEST_TIME, LOG, SEQUENCE, POSITION, DUPLICATE)
         return (*system, *(each for each in tops if each in known))
 
     def _parts(self, name: str, columns: tuple[str, ...], wanted: RecordQuery, around_ms: int) -> Iterator[pa.Table]:
@@ -253,6 +252,7 @@ class AlertLookup:
         return list(_bodies(self.reader.rows(name, where, _BODY)))
 
 
+_OF_KEYS = (RECORD_ID, EVENT_TIME, INGEST_TIME, LOG, SEQUENCE, POSITION)
 _BODY = ("log", "position", BATCH, CHECKPOINT, "body")
 
 
