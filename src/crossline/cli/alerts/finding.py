@@ -60,18 +60,20 @@ class RecordFinder:
             self.failed.append(f"the source of {stream} was not read: {error}")
         return rows
 
-    def sentences(self) -> Iterator[str]:
-        """Where the records are from; nothing without a lake."""
-        lake = self.origin.lake
-        if lake is None:
-            return
+    def place(self) -> str:
+        """Where the records are from; empty without a lake, or without records."""
+        if self.origin.lake is None:
+            return ""
         if self.in_source and self.in_lake:
-            yield f"{self.in_lake:,} records from the lake, {self.in_source:,} from their source"
-        elif self.in_lake:
-            yield "records from the lake"
-        elif self.in_source:
-            yield "records from their source"
-        if lake.why and (self.looked or not self.in_lake):
+            return f"{self.in_lake:,} records from the lake, {self.in_source:,} from their source"
+        if self.in_lake:
+            return "records from the lake"
+        return "records from their source" if self.in_source else ""
+
+    def notes(self) -> Iterator[str]:
+        """Why records were not read from the lake, or not from a source."""
+        lake = self.origin.lake
+        if lake is not None and lake.why and (self.looked or not self.in_lake):
             yield lake.why
         yield from self.failed
 

@@ -40,7 +40,8 @@ class Seen:
 
     ``ids``: of all of them, oldest first. ``fields``: those that the key, the rule and its sentence name. ``others``:
     the streams of records that are not of the alert's own, by record id, with what these look like. ``read_from``:
-    where they were read, in sentences; ``counts``: how many were read from the lake and from their sources.
+    where they were read, and ``notes``, why elsewhere they were not; ``counts``: how many are from the lake and
+    from their sources.
     """
 
     spec: StreamSpec
@@ -49,14 +50,15 @@ class Seen:
     fields: list[str]
     why: list[str]
     others: Mapping[str, tuple[str, StreamSpec]] = field(default_factory=dict)
-    read_from: Sequence[str] = ()
+    read_from: str = ""
+    notes: Sequence[str] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Each record whole, where they were read, and why some are missing."""
         records = [self._one(record_id) for record_id in self.ids]
         counts = {"records_from": dict(self.counts)} if self.counts else {}
-        why = [*self.why, *self.read_from[1:]] if self.why else []
+        why = [*self.why, *self.notes] if self.why else []
         return {"records": records, **counts, **({"records_missing": why} if why else {})}
 
     def _one(self, record_id: str) -> dict[str, Any]:
@@ -89,7 +91,8 @@ class Seen:
             else:
                 values = [_text(lookup(row.fields, name)) for name in self.fields]
                 table.add(str(number), record_id, *of, self._time(record_id, row), *values)
-        return Group(table, *(Text(printable(sentence)) for sentence in (*self.read_from, *self.why)))
+        sentences = filter(None, (self.read_from, *self.notes, *self.why))
+        return Group(table, *(Text(printable(sentence)) for sentence in sentences))
 
 
 def seen(
@@ -142,7 +145,8 @@ def seen(
         fields += [name for name in more if name not in fields]
     missing = _missing(ids, found, for_s, looked=finder.looked)
     counts = {} if origin.lake is None else {"lake": finder.in_lake, "source": finder.in_source}
-    return Seen(spec, ids, found, fields, [*missing, *why], of, list(finder.sentences()), counts)
+    place, notes = finder.place(), list(finder.notes())
+    return Seen(spec, ids, found, fields, [*missing, *why], of, place, notes, counts)
 
 
 def _share(end_s: float, among: int) -> float:
