@@ -12,7 +12,8 @@ from confluent_kafka import TopicPartition
 from dev.services.broker import LocalBroker
 
 from crossline.basics.times import format_instant
-from crossline.cli.alerts.records import RecordOrigin, Seen, seen
+from crossline.cli.alerts.record_origin import RecordOrigin
+from crossline.cli.alerts.records import Seen, seen
 from crossline.io.kafka import backward_reader as kafka_back
 from crossline.io.kafka.backward_reader import BackwardTopicReader
 from crossline.io.stores.protocol import StoredAlert

@@ -88,7 +88,7 @@ class RecordQuery:
             if row is not None:
                 found.read += 1
                 record_id = str(lookup(row.fields, self.spec.id))
-                if record_id in left and self._is(row):
+                if record_id in left and self.matches(row):
                     found.rows[record_id] = row
                     left.discard(record_id)
             if not left or ((row is None or side_inputs % _LOOK_EACH == 0) and time.monotonic() >= until_s):
@@ -98,7 +98,7 @@ class RecordQuery:
         found.gone = source.gone
         return found
 
-    def _is(self, row: SourceRecord) -> bool:
+    def matches(self, row: SourceRecord) -> bool:
         """Whether a record matches the query, and is not another one with the same id."""
         if (row.partition, row.offset) in self.refused:
             return False

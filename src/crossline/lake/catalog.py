@@ -76,6 +76,14 @@ def _ensure_namespace(catalog: Catalog, namespace: str) -> None:
             raise
 
 
+def sqlite_file(config: PipelineConfig) -> Path | None:
+    """The file of the lake's catalog; None: it is in a database or behind a server, or there is no lake."""
+    if config.lake is None:
+        return None
+    chosen = config.lake.catalog or SqliteCatalogSettings(kind="sqlite", path=f"{config.lake.path}/catalog.db")
+    return Path(chosen.path).absolute() if isinstance(chosen, SqliteCatalogSettings) else None
+
+
 def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, str]) -> Catalog:
     properties = {"warehouse": _uri(warehouse), **_store_properties(warehouse, environment)}
     chosen = settings.catalog or SqliteCatalogSettings(kind="sqlite", path=f"{warehouse}/catalog.db")

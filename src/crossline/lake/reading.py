@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pyarrow as pa
 from crossline.basics.errors import StateError
 from crossline.lake.catalog import LakeAddress
 from crossline.lake.lake_table import LakeTable
+from crossline.lake.lookup.ordered_scan import OrderedScan, TimeSlice
 from crossline.lake.row_filters import all_of
 from crossline.lake.table_layouts import (
     OUTPUTS,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import Table
 
+MS_PER_DAY = 86_400_000
+
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
@@ -43,11 +47,19 @@ class TableStatus:
 
 @dataclass(slots=True)
 class LakeReader:
-    """Reads the tables of a pipeline's lake. Nothing is written, and no table is made."""
+    """Reads the tables of a pipeline's lake. Nothing is written, and no table is made.
+
+    Attributes:
+        lake: The lake.
+        config: Its pipeline.
+        fresh_s: For how many seconds a table's metadata is used before the catalog is asked again.
+    """
 
     lake: LakeAddress
     config: PipelineConfig
+    fresh_s: float = 0.0
     _tables: dict[str, Table] = field(default_factory=dict)
+    _known_s: dict[str, float] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the connections to the catalog."""
@@ -127,22 +139,53 @@ class LakeReader:
         mark = self.watermark()
         return None if mark is None else mark.delivered_ms
 
-    def last_batch(self, checkpoint: str) -> int:
-        """The last batch of a checkpoint up to which all tables are whole; -1: none."""
-        table = self._find(WATERMARKS.name)
-        return -1 if table is None else Watermarks(LakeTable(WATERMARKS, table)).last(checkpoint).batch
+    def has(self, name: str) -> bool:
+        """Whether there is such a table."""
+        return self._find(name) is not None
+
+    def whole_to(self, checkpoint: str) -> int:
+        """The last batch of ``checkpoint`` that all tables have; -1: none."""
+        if not self.has(WATERMARKS.name):
+            return -1
+        return LakeTable(WATERMARKS, self._there(WATERMARKS.name)).last_batch(checkpoint)
+
+    def in_order(self, names: Iterable[str], where: Iterable[BooleanExpression] = ()) -> OrderedScan:
+        """The rows of the tables among ``names`` that are there, slice by slice in order of time."""
+        layouts = {each.name: each for each in self.layouts()}
+        return OrderedScan([LakeTable(layouts[name], self._there(name)) for name in names if self.has(name)], where)
+
+    def days_around(
+        self, name: str, where: Iterable[BooleanExpression], columns: Sequence[str], around_ms: int
+    ) -> Iterator[pa.Table]:
+        """Rows of a table, a table for each day: first of the day of ``around_ms``, then of those before and after it.
+
+        Args:
+            name: The table.
+            where: Conditions that all hold.
+            columns: The columns to read.
+            around_ms: Epoch milliseconds.
+        """
+        scan = self.in_order([name], where)
+        middle = around_ms // MS_PER_DAY
+        for day in sorted((each for each in scan.days() if each is not None), key=lambda each: abs(each - middle)):
+            yield from scan.rows(TimeSlice(day), columns)
 
     def _there(self, name: str) -> Table:
         table = self._find(name)
         if table is None:
             raise StateError(f"the lake has no table {name}; `crossline lake write` makes it")
-        return table.refresh()
+        now_s = time.monotonic()
+        if now_s >= self._known_s.get(name, 0.0) + self.fresh_s:
+            table.refresh()
+            self._known_s[name] = now_s
+        return table
 
     def _find(self, name: str) -> Table | None:
         from pyiceberg.exceptions import NoSuchTableError  # noqa: PLC0415 - an extra
 
         if name not in self._tables:
             try:
+                self._known_s[name] = time.monotonic()
                 self._tables[name] = self.lake.catalog.load_table((self.lake.namespace, name))
             except NoSuchTableError:
                 return None

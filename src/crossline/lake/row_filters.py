@@ -57,6 +57,23 @@ def none_of(column: str, values: Iterable[str | int]) -> BooleanExpression:
     return _made(expressions.NotIn, column, set(values))
 
 
+def starts_with(column: str, text: str) -> BooleanExpression:
+    """Rows whose value begins with ``text``."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.StartsWith, column, text)
+
+
+def any_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
+    """Rows for which one condition holds at least; without a condition, none."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    found: BooleanExpression = expressions.AlwaysFalse()
+    for part in parts:
+        found = _made(expressions.Or, found, part)
+    return found
+
+
 def all_of(parts: Iterable[BooleanExpression]) -> BooleanExpression:
     """Rows for which all conditions hold; without a condition, all rows."""
     from pyiceberg import expressions  # noqa: PLC0415 - an extra

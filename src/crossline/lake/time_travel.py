@@ -1,22 +1,25 @@
 """What was known at an instant: the rows of batches that were delivered by then.
 
-It holds for any instant since the lake began, however few snapshots are kept.
+It holds for any instant since the lake began, however few snapshots are kept. Records, alerts and decisions are read
+slice by slice in order of time: corrections and revisions have the time of what they correct, so a slice has both.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pyarrow as pa
 
-from crossline.basics.times import format_instant, parse_instant_ms
+from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import between, equal, one_of
+from crossline.lake.row_filters import between, equal
 from crossline.lake.table_layouts import (
     ALERTS,
     BATCH,
@@ -25,7 +28,6 @@ from crossline.lake.table_layouts import (
     DELIVERED,
     DUPLICATE,
     EVENT_TIME,
-    RECORD_ID,
     RULE_EVENTS,
     records_table,
 )
@@ -33,7 +35,24 @@ from crossline.lake.table_layouts import (
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from crossline.lake.lookup.ordered_scan import OrderedScan, TimeSlice
+
 Row = dict[str, Any]
+
+
+class KnownRows(StrEnum):
+    """What can be listed as it was known."""
+
+    RECORDS = "records"
+    ALERTS = "alerts"
+    DECISIONS = "decisions"
+
+
+_TABLES = {
+    KnownRows.RECORDS: (),
+    KnownRows.ALERTS: (ALERTS.name, CORRECTIONS.name),
+    KnownRows.DECISIONS: (DECISIONS.name,),
+}
 _STATES = ("published", "status_changed", "ended", "tripped")
 
 
@@ -49,26 +68,59 @@ class LakeAt:
         return self._rows(records_table(stream), [equal(DUPLICATE, value=False), *where])
 
     def alerts(self, where: Iterable[BooleanExpression] = ()) -> list[Row]:
-        """The alerts that stood then, after the corrections that had come by then, in the order of emission."""
-        conditions = list(where)
-        rows = [(row, 0) for row in self._bodies(ALERTS.name, conditions)]
-        rows += [(row, 1) for row in self._bodies(CORRECTIONS.name, conditions)]
-        ordered = sorted(rows, key=lambda each: (each[0][0], each[1]))
-        return current_states(body for (_, body), _ in ordered)
+        """The alerts that stood then, after the corrections that had come by then, in order of event time."""
+        return list(self.listed(KnownRows.ALERTS, where=where))
 
     def decisions(self, where: Iterable[BooleanExpression] = ()) -> list[Row]:
-        """The decisions that stood then: of a decision that was revised the last revision."""
-        found: dict[str, Row] = {}
-        first_of: dict[str, str] = {}  # by revision, the decision that it revises in the end
-        for _, body in sorted(self._bodies(DECISIONS.name, list(where)), key=lambda each: each[0]):
-            decision_id: str = body["decision_id"]
-            revises: str | None = body.get("revises")
-            if revises is None:
-                found.setdefault(decision_id, body)
-                continue
-            first = first_of.get(revises, revises)
-            first_of[decision_id], found[first] = first, body
-        return list(found.values())
+        """The decisions that stood then: of a decision that was revised the last revision; in order of event time."""
+        return list(self.listed(KnownRows.DECISIONS, where=where))
+
+    def listed(
+        self,
+        what: KnownRows,
+        stream: str | None = None,
+        last: int | None = None,
+        where: Iterable[BooleanExpression] = (),
+    ) -> Iterator[Row]:
+        """What was known, in order of event time, in memory for one slice.
+
+        Args:
+            what: Records, alerts or decisions.
+            stream: The stream of records.
+            last: Only the last so many; None: all.
+            where: Further conditions that hold for all rows.
+        """
+        tables = [records_table(stream)] if stream is not None else list(_TABLES[what])
+        more = [equal(DUPLICATE, value=False)] if what is KnownRows.RECORDS else []
+        scan = self.reader.in_order(tables, [between(DELIVERED, None, self.at_ms), *more, *where])
+        slices = list(scan.slices()) if last is None else []
+        skipped = 0
+        if last is not None:
+            rows = 0
+            for part in scan.slices(newest_first=True):
+                slices.append(part)
+                rows += self._count(what, scan, part)
+                if rows >= last:
+                    break
+            slices.reverse()
+            skipped = max(0, rows - last)
+        return itertools.islice((row for part in slices for row in self._of_slice(what, scan, part)), skipped, None)
+
+    def _count(self, what: KnownRows, scan: OrderedScan, part: TimeSlice) -> int:
+        if what is KnownRows.RECORDS:
+            return sum(len(rows) for rows in scan.rows(part, (EVENT_TIME,)))
+        return sum(1 for _ in self._of_slice(what, scan, part))
+
+    def _of_slice(self, what: KnownRows, scan: OrderedScan, part: TimeSlice) -> Iterable[Row]:
+        if what is KnownRows.RECORDS:
+            return (row for rows in scan.rows(part, ("*",)) for batch in rows.to_batches() for row in batch.to_pylist())
+        found: list[tuple[Any, int, int, Row]] = []
+        for number, rows in enumerate(scan.rows(part, (BATCH, DELIVERED, "body"))):
+            columns = (rows.column(name).to_pylist() for name in (DELIVERED, BATCH, "body"))
+            found += [(at, batch, number, read_body(text)) for at, batch, text in zip(*columns, strict=True)]
+        bodies = [body for *_, body in sorted(found, key=lambda each: each[:3])]  # in the order of emission
+        stood = current_states(bodies) if what is KnownRows.ALERTS else _decided(bodies)
+        return sorted(stood, key=lambda each: str(each["event_time"]))
 
     def rules(self) -> list[Row]:
         """The rule versions that were known then: id, version, status, since when it is in force, who published it."""
@@ -104,20 +156,19 @@ class LakeAt:
         return self.reader.rows(name, [between(DELIVERED, None, self.at_ms), *where], columns)
 
 
-def records_of_alert(reader: LakeReader, alert: Mapping[str, Any], reach_ms: int) -> list[Row]:
-    """The records that an alert rests on, whatever their age, as JSON values.
-
-    Args:
-        reader: The lake.
-        alert: The alert, as it was delivered.
-        reach_ms: How long before the alert's record its records may be, by event time.
-    """
-    end_ms = parse_instant_ms(alert["event_time"])
-    ids = [*dict.fromkeys([*alert["evidence"]["record_ids"], alert["record_id"]])]
-    where = [between(EVENT_TIME, end_ms - reach_ms, end_ms + reach_ms), one_of(RECORD_ID, ids)]
-    rows = reader.records(alert["stream"], [*where, equal(DUPLICATE, value=False)]).to_pylist()
-    known = {row[RECORD_ID]: row for row in rows}
-    return [known[each] for each in ids if each in known]
+def _decided(bodies: Iterable[Row]) -> list[Row]:
+    """Decisions in the order of their delivery, each as its last revision."""
+    found: dict[str, Row] = {}
+    first_of: dict[str, str] = {}  # by revision, the decision that it revises in the end
+    for body in bodies:
+        decision_id: str = body["decision_id"]
+        revises: str | None = body.get("revises")
+        if revises is None:
+            found.setdefault(decision_id, body)
+            continue
+        first = first_of.get(revises, revises)
+        first_of[decision_id], found[first] = first, body
+    return list(found.values())
 
 
 def read_body(text: str) -> Row:

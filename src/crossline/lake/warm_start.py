@@ -47,7 +47,7 @@ class LakePast:
     def batch(self) -> int | None:
         """The last batch up to which all tables are whole; None: none yet."""
         with closing(LakeReader(open_lake(self.config, self.environment), self.config)) as reader:
-            last = reader.last_batch(query_id(self.folder))
+            last = reader.whole_to(query_id(self.folder))
             return last if last >= 0 else None
 
     def intake(self, stream: str) -> Intake:

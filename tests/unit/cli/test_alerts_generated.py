@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from crossline.cli.alerts.records import _generated
+from crossline.cli.alerts.record_origin import _generated
 from crossline.runtime.sources.fetch import GENERATED_SHIFT
 from crossline.settings.sources import GeneratorSettings
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from crossline.lake.time_travel import LakeAt, records_of_alert
+from crossline.backtest.record_search import RecordQuery
+from crossline.lake.lookup.alert_lookup import AlertLookup
+from crossline.lake.time_travel import LakeAt
 from unit.lake.lake_kit import START_MS, SpooledPipeline, alert, payment
 
 DELIVERED_MS = 100  # after a batch was planned: batch n is delivered at START_MS + n + 100
@@ -98,8 +100,10 @@ def test_records_are_those_that_had_come(pipeline: SpooledPipeline) -> None:
 
 
 def test_the_records_of_an_alert_are_found_at_any_age(pipeline: SpooledPipeline) -> None:
-    given = alert(2, "2026-01-01T00:00:00.009Z", evidence={"count": 2, "record_ids": ["p00002", "p00003"]})
-    rows = records_of_alert(pipeline.reader(), given, 60_000)
-    assert [row["_record_id"] for row in rows] == ["p00002", "p00003"]
-    assert [row["cents"] for row in rows] == [20, 30]
-    assert records_of_alert(pipeline.reader(), {**given, "event_time": "2027-01-01T00:00:00.000Z"}, 60_000) == []
+    lookup = AlertLookup(pipeline.reader())
+    wanted = RecordQuery(pipeline.config.streams["payments"], ["p00002", "p00003"], {}, START_MS, START_MS + 9)
+    rows = lookup.records("payments", wanted, START_MS, 0.0)
+    assert {name: row.fields["cents"] for name, row in rows.items()} == {"p00002": 20, "p00003": 30}
+    year_ms = 365 * 86_400_000
+    later = RecordQuery(wanted.spec, wanted.ids, {}, START_MS + year_ms, START_MS + year_ms)
+    assert lookup.records("payments", later, START_MS, 0.0) == {}

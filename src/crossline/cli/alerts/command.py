@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.progress import track
 
 from crossline.basics.deadletter import DeadLetter
-from crossline.basics.errors import PermanentError, UsageError
+from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest
 from crossline.basics.times import parse_duration_ms
 from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
-from crossline.cli.alerts.text import candidates, csv_lines, dead_table, list_table, story
+from crossline.cli.alerts.text import csv_lines, dead_table, list_table, story
 from crossline.cli.help import Commands
 from crossline.cli.terminal import note, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
@@ -91,7 +91,7 @@ def list_alerts(
     as_json: AsJson = False,
 ) -> None:
     """List alerts, the latest first."""
-    which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
+    which = alert_filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
     with opened_store(db, pipeline) as reader:
         alerts = list(reader.alerts(which, limit))
         if as_json:
@@ -138,25 +138,18 @@ def show(
 ) -> None:
     """Show how an alert arose: its figures, its records, its rule and its times.
 
-    The records are read from the source, back from the one at which the alert fired. What the source no longer has, or
-    is not found in time, is reported.
+    The records are read from the pipeline's lake, where it has one that covers the alert. Else they are read from the
+    source, back from the one at which the alert fired. What neither has, or is not found in time, is reported. An alert
+    that the store does not have is read from the lake.
     """
+    from crossline.cli.alerts.alert_search import opened
     from crossline.cli.alerts.origin import OriginOptions, corrections, read_origin
 
     asked = OriginOptions(db, pipeline, alerts, stream, tuple(input_ or ()), rules, _duration("--read-for", read_for))
-    with asked.lines() if alerts is not None else opened_store(db, None if db else pipeline) as source:
-        found = source.find(alert_id)
-        if not found:
-            total = source.count(AlertFilter())
-            raise PermanentError(
-                f"no alert in {source.name} has an id that starts with {alert_id!r}; "
-                + (f"it has {total:,} alerts: see crossline alerts list" if total else "it has no alerts at all")
-            )
-        if len({each.alert["alert_id"] for each in found}) > 1:
-            several = candidates([each.alert for each in found])
-            raise PermanentError(f"several alerts start with {alert_id!r}; give more of the id:\n{several}")
+    with opened(asked) as search:
+        found, source = search.find(alert_id)
         for each in found:  # several where pipelines that share the store found the same
-            seen = read_origin(asked, each, source) if records else None
+            seen = read_origin(asked, each, source, search.lake) if records else None
             later = corrections(each.alert, source)
             if as_json:
                 more = {"corrections": later} if later else {}
@@ -185,7 +178,7 @@ def export(
     """Write alerts to a file, in order of event time."""
     if as_json and output == "-":
         raise UsageError("--json prints a summary, and standard output has the alerts: add --output FILE")
-    which = _filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
+    which = alert_filter(rule=rule, key=key, since=since, until=until, kind=kind, severity=severity)
     with opened_store(db, pipeline) as reader, _target(output, reader.files) as out:
         total = reader.count(which)
         quiet = output == "-" or not sys.stderr.isatty()
@@ -227,7 +220,7 @@ def dead(
         terminal.show(dead_table(counts, letters))
 
 
-def _filter(
+def alert_filter(
     *,
     rule: str | None,
     key: list[str] | None,
@@ -236,6 +229,7 @@ def _filter(
     kind: AlertKind | None,
     severity: Severity | None,
 ) -> AlertFilter:
+    """The filter that options give. Raises UsageError for an instant or a key that is none."""
     since_ms, until_ms = since_until(since, until)
     return AlertFilter(
         rule_id=rule,

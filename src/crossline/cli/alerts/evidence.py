@@ -13,10 +13,9 @@ import typer
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.times import format_instant, parse_duration_ms
-from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db, opened_store
+from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db
 from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.protocol import StoredAlert
 
 if TYPE_CHECKING:
     from crossline.backtest.investigation.variant_runner import VariantRunner
@@ -63,7 +62,8 @@ def evidence(
             money=money,
             missing=found.around.missing,
         )
-        result = {"alert_id": found.alert["alert_id"], **made.to_json()}
+        read_from = {} if found.around.read_from is None else {"records_from": found.around.read_from}
+        result = {"alert_id": found.alert["alert_id"], **made.to_json(), **read_from}
     if as_json:
         write_lines([json_bytes(result)])
         return
@@ -74,7 +74,8 @@ def evidence(
     for each in result["records"]:
         records.add(each["record_id"], each["event"], str(each["value"] or ""), each["mark"], each["note"])
     show(figures, "", records)
-    note("; ".join([f"{len(result['records']):,} records", *result["missing"]]))
+    place = f" from the {result['records_from']}" if "records_from" in result else ""
+    note("; ".join([f"{len(result['records']):,} records{place}", *result["missing"]]))
 
 
 def what_if(
@@ -122,15 +123,20 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> Iterator[Explained]:
     """Raises PermanentError if there is no such alert, or nothing is known of its rule."""
+    from crossline.cli.alerts.alert_search import opened
     from crossline.cli.alerts.key_records import around
-    from crossline.cli.alerts.records import RecordOrigin, named_fields
+    from crossline.cli.alerts.origin import OriginOptions
+    from crossline.cli.alerts.record_origin import RecordOrigin
+    from crossline.cli.alerts.records import named_fields
     from crossline.rule_registry.content import read_pipeline_in_place
     from crossline.rules.rule_reader import read_rule
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     config = read_pipeline_in_place(pipeline)
-    with opened_store(db, None if db else pipeline) as source, own_folder_for("explained") as folder:
-        stored = _one(source.find(alert_id), alert_id)
+    asked = OriginOptions(db, pipeline, None, None, (), None, parse_duration_ms(read_for) / 1_000)
+    with opened(asked) as search, own_folder_for("explained") as folder:
+        found, source = search.find(alert_id)
+        stored = found[0]
         alert = stored.alert
         mark = alert["rule_id"], alert["rule_version"]
         body = source.rule_body(stored.pipeline, *mark) or _of_files(config, mark)
@@ -139,9 +145,9 @@ def _explained(alert_id: str, pipeline: Path, db: str | None, read_for: str) -> 
             raise PermanentError(f"version {mark[1]} of rule {mark[0]} is not in the rule log of {source.name}")
         _check_alone(rule)
         bench = _bench(rule, alert, pipeline, folder)
-        origin = RecordOrigin(config.streams, {}, config, config.defaults.time_mode)
+        origin = RecordOrigin(config.streams, {}, config, config.defaults.time_mode, search.lake)
         refused = partial(source.refused, stored.pipeline)
-        read = around(stored, origin, body, bench.program(), refused, parse_duration_ms(read_for) / 1_000)
+        read = around(stored, origin, body, bench.program(), refused, asked.for_s)
         read_of = dict.fromkeys((alert["stream"], *rule.reading.sources))
         named = (named_fields(alert["key"], body, config.streams[name]) for name in read_of if name in config.streams)
         fields = list(dict.fromkeys(name for names in named for name in names))
@@ -170,13 +176,6 @@ def _of_files(config: Any, mark: tuple[str, int]) -> dict[str, Any] | None:
     known = Known(figures=Path(config.figures) if config.figures is not None else None)
     rules = read_rules(Path(config.rules.path), known)
     return next((each.canonical() for each in rules if (each.rule_id, each.version) == mark), None)
-
-
-def _one(found: list[StoredAlert], alert_id: str) -> StoredAlert:
-    by_id = {each.alert["alert_id"]: each for each in found}
-    if len(by_id) != 1:
-        raise PermanentError(f"found {len(by_id)} alerts whose id starts with {alert_id!r}; expected one")
-    return next(iter(by_id.values()))
 
 
 def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> VariantRunner:

@@ -16,12 +16,15 @@ from crossline.basics.conditions.evaluation import lookup
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import format_duration, parse_instant_ms
-from crossline.cli.alerts.records import RecordOrigin, Refused, back_of, others_of
+from crossline.cli.alerts.lake_source import LakeSource
+from crossline.cli.alerts.record_origin import RecordOrigin, back_of
+from crossline.cli.alerts.records import Refused, others_of
 from crossline.io.stores.protocol import StoredAlert
 from crossline.programs.program import Program
 
 RECORDS_MAX = 5_000  # of the key
 OLD_MAX = 512  # records in a row that are older than what is looked for, after which no more are read
+AFTER_MS = 86_400_000  # of the lake, what came after the alert is read for so long at least
 _LOOK_EACH = 256
 Keys = Sequence[Mapping[str, Any]]
 
@@ -34,11 +37,13 @@ class KeyRecords:
         records: The records, in the order of arrival.
         since_ms: The event time from which they are complete, epoch ms.
         missing: The parts that were not read, one sentence each.
+        read_from: Where they were read, where the pipeline has a lake: ``lake`` or ``source``.
     """
 
     records: list[KeyRecord] = field(default_factory=list)
     since_ms: int = 0
     missing: list[str] = field(default_factory=list)
+    read_from: str | None = None
 
 
 @dataclass(slots=True)
@@ -82,6 +87,11 @@ def around(
         streams: dict[str, Keys] = {alert["stream"]: [{spec.id: alert["record_id"]}]}
     else:
         streams = {alert["stream"]: keys_of(alert, program), **_looked_at(alert, origin, body)}
+    if origin.lake is not None:
+        found.read_from = "source"
+        if origin.lake.covers(stored) and _of_lake(origin.lake, alert, origin, streams, reach, found, refused):
+            found.read_from = "lake"
+            return found
     for number, (stream, keys) in enumerate(streams.items()):
         until_s = time.monotonic() + max(0.0, end_s - time.monotonic()) / (len(streams) - number)
         try:
@@ -94,6 +104,48 @@ def around(
         found.records += _records(stream, origin.streams[stream], read, refused)
     found.records.sort(key=lambda each: each.ingest_ms)
     return found
+
+
+def _of_lake(
+    lake: LakeSource,
+    alert: Mapping[str, Any],
+    origin: RecordOrigin,
+    streams: Mapping[str, Keys],
+    reach: Reach,
+    found: KeyRecords,
+    refused: Refused,
+) -> bool:
+    """Read the records from the lake, up to a window and a day after the alert.
+
+    False: the lake cannot be read, or does not have the alert's record; nothing was added.
+    """
+    at_ms = parse_instant_ms(alert["event_time"])
+    first_ms = at_ms if reach.alone else reach.since_ms - reach.slack_ms
+    last_ms = at_ms if reach.alone else at_ms + max(at_ms - reach.since_ms, AFTER_MS)
+    records: list[KeyRecord] = []
+    since_ms, missing = found.since_ms, list[str]()
+    for stream, keys in streams.items():
+        spec, read = origin.streams[stream], _Read()
+        upto = lake.of_keys(stream, spec, keys, first_ms, at_ms, RECORDS_MAX)
+        after = lake.of_keys(stream, spec, keys, at_ms + 1, last_ms, RECORDS_MAX)
+        if upto is None or after is None:
+            return False
+        for each in sorted([*upto, *after], key=lambda row: row.ingest_ms):
+            read.times.append(each.event_ms)
+            _take(read, each.record, spec, keys, alert["record_id"] if stream == alert["stream"] else "")
+        if stream == alert["stream"] and not read.met:
+            return False
+        if len(upto) == RECORDS_MAX:
+            oldest = min(each.event_ms for each in upto)
+            missing.append(f"of {stream} the last {RECORDS_MAX:,} records of the key were read")
+            since_ms = max(since_ms, oldest + reach.slack_ms)
+        ingest = [each.ingest_ms for each in sorted([*upto, *after], key=lambda row: row.ingest_ms)]
+        read.rows = [(row, ingest[place]) for row, place in read.rows]
+        records += _records(stream, spec, read, refused)
+    found.records = sorted(records, key=lambda each: each.ingest_ms)
+    found.since_ms = since_ms
+    found.missing += missing
+    return True
 
 
 def reach_of(alert: Mapping[str, Any], program: Program) -> Reach:

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.times import parse_instant_ms
-from crossline.cli.alerts.records import RecordOrigin, Seen, seen
+from crossline.cli.alerts.lake_source import LakeSource
+from crossline.cli.alerts.record_origin import RecordOrigin
+from crossline.cli.alerts.records import Seen, seen
 from crossline.cli.terminal import note
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.stores.protocol import AlertFilter, StoredAlert
@@ -116,10 +118,12 @@ def corrections(alert: Mapping[str, Any], source: AlertReader) -> list[dict[str,
     return list({each["alert_id"]: each for each in source.alerts(which, newest_first=False)}.values())
 
 
-def read_origin(asked: OriginOptions, stored: StoredAlert, source: AlertReader) -> Seen | None:
+def read_origin(
+    asked: OriginOptions, stored: StoredAlert, source: AlertReader, lake: LakeSource | None = None
+) -> Seen | None:
     """The records of an alert; None, with a note on stderr, if their source is unknown."""
     try:
-        origin = _origin(asked, stored)
+        origin = _origin(asked, stored, lake)
         if origin is None:
             note(
                 "where its records came from is not known: add --pipeline FILE, or --stream FILE and --input with the "
@@ -134,7 +138,7 @@ def read_origin(asked: OriginOptions, stored: StoredAlert, source: AlertReader) 
         return None
 
 
-def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
+def _origin(asked: OriginOptions, stored: StoredAlert, lake: LakeSource | None) -> RecordOrigin | None:
     from crossline.basics.streams.schema import load_streams
     from crossline.cli.backtest import inputs_by_stream
     from crossline.rule_registry.content import read_pipeline_in_place, read_text
@@ -150,7 +154,7 @@ def _origin(asked: OriginOptions, stored: StoredAlert) -> RecordOrigin | None:
     if stored.pipeline not in ("", config.name):
         raise UsageError(f"the alert is of pipeline {stored.pipeline}, and {path} is of {config.name}: add --pipeline")
     inputs = inputs_by_stream(list(asked.inputs), config.streams)
-    return RecordOrigin(config.streams, inputs, config, config.defaults.time_mode)
+    return RecordOrigin(config.streams, inputs, config, config.defaults.time_mode, lake)
 
 
 def _body(asked: OriginOptions, origin: RecordOrigin, alert: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import string
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
@@ -27,31 +22,16 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import StoredAlert
 
 if TYPE_CHECKING:
-    from crossline.backtest.record_search import FoundRecords, ReverseReader, SourceRecord
+    from crossline.backtest.record_search import FoundRecords, SourceRecord
     from crossline.basics.streams.schema import StreamSpec
-    from crossline.settings.config import PipelineConfig as Config
+    from crossline.cli.alerts.record_origin import RecordOrigin
 
 # What of a rule's body names no field, though it may look so.
 _NO_FIELDS = {"rule_id", "rule_type", "owner", "tags", "status", "severity", "action", "source_topic", "sink_topic"}
 # Of ids of a stream the places, by partition and offset, of records that have one and do not count.
 Refused = Callable[[str, Collection[str]], Collection[tuple[str, int]]]
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
-_CUT_BYTES = 16 << 20
 _LISTED_MAX = 3
-_GENERATED_CHUNK = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOrigin:
-    """Where records came from: the sources of a pipeline, or (``inputs``, by stream) files. ``name``: the pipeline's.
-
-    ``time_mode``: the clock of rules that do not say which.
-    """
-
-    streams: Mapping[str, StreamSpec]
-    inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    config: Config | None = None
-    time_mode: str = "event_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +39,9 @@ class Seen:
     """The records of one alert: those that were found, and why others were not.
 
     ``ids``: of all of them, oldest first. ``fields``: those that the key, the rule and its sentence name. ``others``:
-    the streams of records that are not of the alert's own, by record id, with what these look like.
+    the streams of records that are not of the alert's own, by record id, with what these look like. ``read_from``:
+    where they were read, and ``notes``, why elsewhere they were not; ``counts``: how many are from the lake and
+    from their sources.
     """
 
     spec: StreamSpec
@@ -68,11 +50,16 @@ class Seen:
     fields: list[str]
     why: list[str]
     others: Mapping[str, tuple[str, StreamSpec]] = field(default_factory=dict)
+    read_from: str = ""
+    notes: Sequence[str] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Each record whole, and why some are missing."""
+        """Each record whole, where they were read, and why some are missing."""
         records = [self._one(record_id) for record_id in self.ids]
-        return {"records": records, **({"records_missing": self.why} if self.why else {})}
+        counts = {"records_from": dict(self.counts)} if self.counts else {}
+        why = [*self.why, *self.notes] if self.why else []
+        return {"records": records, **counts, **({"records_missing": why} if why else {})}
 
     def _one(self, record_id: str) -> dict[str, Any]:
         row = self.found.rows.get(record_id)
@@ -104,7 +91,8 @@ class Seen:
             else:
                 values = [_text(lookup(row.fields, name)) for name in self.fields]
                 table.add(str(number), record_id, *of, self._time(record_id, row), *values)
-        return Group(table, *(Text(printable(sentence)) for sentence in self.why))
+        sentences = filter(None, (self.read_from, *self.notes, *self.why))
+        return Group(table, *(Text(printable(sentence)) for sentence in sentences))
 
 
 def seen(
@@ -120,6 +108,7 @@ def seen(
     (see ``RecordQuery``). Raises CrosslineError if the origin has no such stream, or its source cannot be read.
     """
     from crossline.backtest.record_search import RecordQuery
+    from crossline.cli.alerts.finding import RecordFinder
 
     alert = stored.alert
     spec = origin.streams.get(alert["stream"])
@@ -133,23 +122,18 @@ def seen(
     bounds = _bounds(alert, origin, body)
     others = others_of(alert["stream"], origin, body)
     end_s = time.monotonic() + for_s
-    until_s = _share(end_s, 1 + len(others))
+    finder = RecordFinder(stored, origin)
     wanted = RecordQuery(spec, list(own), alert["key"], *bounds, refused(alert["stream"], list(own)))
-    with ExitStack() as stack:
-        found = wanted.find(back_of(stored, alert["stream"], origin, spec, until_s, stack), until_s)
+    found = finder.find(alert["stream"], wanted, _share(end_s, 1 + len(others)))
     fields, why = named_fields(alert["key"], body, spec), list[str]()
     of: dict[str, tuple[str, StreamSpec]] = {}
     for number, (stream, key) in enumerate(others.items()):
         theirs, left = origin.streams[stream], [each for each in ids if each not in found.rows]
         if not left:
             break
-        until_s = _share(end_s, len(others) - number)
         wanted = RecordQuery(theirs, left, _called(alert["key"], key), *bounds, refused(stream, left))
         try:
-            with ExitStack() as stack:
-                there = wanted.find(
-                    back_of(StoredAlert(alert, "", None), stream, origin, theirs, until_s, stack), until_s
-                )
+            there = finder.find(stream, wanted, _share(end_s, len(others) - number))
         except UsageError as error:
             why.append(f"stream {stream} was not looked through: {error}")
             continue
@@ -159,7 +143,10 @@ def seen(
         of |= dict.fromkeys(there.rows, (stream, theirs))
         more = named_fields(key.values(), body, theirs) if there.rows else []
         fields += [name for name in more if name not in fields]
-    return Seen(spec, ids, found, fields, [*_missing(ids, found, for_s), *why], of)
+    missing = _missing(ids, found, for_s, looked=finder.looked)
+    counts = {} if origin.lake is None else {"lake": finder.in_lake, "source": finder.in_source}
+    place, notes = finder.place(), list(finder.notes())
+    return Seen(spec, ids, found, fields, [*missing, *why], of, place, notes, counts)
 
 
 def _share(end_s: float, among: int) -> float:
@@ -213,11 +200,13 @@ def _bounds(
     return parse_instant_ms(alert["window_start"]), max(at_ms, parse_instant_ms(alert["window_end"]))
 
 
-def _missing(ids: Sequence[str], found: FoundRecords, for_s: float) -> Iterator[str]:
+def _missing(ids: Sequence[str], found: FoundRecords, for_s: float, *, looked: bool) -> Iterator[str]:
     missing = len([each for each in ids if each not in found.rows])
     if not missing:
         return
-    if found.ended:
+    if not looked:
+        reach = "the lake does not have them"
+    elif found.ended:
         reach = f"the source was read back as far as it goes, {found.read:,} records"
     else:
         reach = f"{found.read:,} records were read back in {for_s:g} s; --read-for takes longer"
@@ -226,115 +215,6 @@ def _missing(ids: Sequence[str], found: FoundRecords, for_s: float) -> Iterator[
     yield from gone[:_LISTED_MAX]
     if len(gone) > _LISTED_MAX:
         yield f"and {len(gone) - _LISTED_MAX:,} more of the like"
-
-
-def back_of(
-    stored: StoredAlert,
-    stream: str,
-    origin: RecordOrigin,
-    spec: StreamSpec,
-    until_s: float,
-    stack: ExitStack,
-    came_ms: int | None = None,
-) -> ReverseReader:
-    """The source of a stream, read backwards from the alert's record, or from its end where no position is known.
-
-    Sensitive fields have their tokens. ``came_ms``: of topics, records that the broker had by then; None: when the
-    alert was known.
-    """
-    from crossline.backtest.token_reader import with_tokens
-
-    return with_tokens(_back_of(stored, stream, origin, spec, until_s, stack, came_ms), spec)
-
-
-def _back_of(
-    stored: StoredAlert,
-    stream: str,
-    origin: RecordOrigin,
-    spec: StreamSpec,
-    until_s: float,
-    stack: ExitStack,
-    came_ms: int | None,
-) -> ReverseReader:
-    if stream in origin.inputs:
-        return _files(spec, stream, origin.inputs[stream], stored.position, stack)
-    source = origin.config.sources.get(stream) if origin.config is not None else None
-    if origin.config is None or source is None:
-        raise UsageError(f"no files are named for stream {stream}: add --input {stream}=GLOB")
-    from crossline.runtime.snapshot.checkpoint_store import read_folder, schemas_at
-
-    place = origin.config.engine.checkpoint
-    folder = f"{stack.enter_context(read_folder(place))}/sources/{stream}"
-    if source.kind == "files":
-        return _files(spec, stream, [source.path], stored.position, stack, folder)
-    if source.kind == "kafka":
-        schemas = schemas_at(place, stream) if "://" in place else f"{folder}/schemas"
-        return _topics(source, stored, until_s, schemas, came_ms)
-    return _generated(stream, source, stored, Path(folder))
-
-
-def _files(
-    spec: StreamSpec,
-    stream: str,
-    patterns: Sequence[str],
-    position: tuple[str, int] | None,
-    stack: ExitStack,
-    folder: str | None = None,
-) -> ReverseReader:
-    """Files by the list of chunks in ``folder``; where there is none, as they are now."""
-    from crossline.backtest.reverse_readers import ReverseFileReader
-    from crossline.io.files.listing import ChunkList
-    from crossline.io.files.log import FileChunks
-    from crossline.runtime.sources.files import FileInput, patterns_of
-
-    kind = ReverseFileReader
-    if spec.format == "parquet":
-        from crossline.backtest.reverse_parquet_reader import ReverseParquetReader
-
-        kind = ReverseParquetReader
-    known = ChunkList(folder or "")
-    if folder is not None:
-        known.refresh()
-    if len(known):
-        return kind(spec, known.chunks(0, len(known)), position)
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="crossline-show-"))
-    files = FileInput(stream, tuple(patterns), spec.format)
-    log = FileChunks(patterns_of(files, there=True), folder, _CUT_BYTES, whole_files=files.whole, unended="counts")
-    return kind(spec, log.chunks(0, log.poll(time.time_ns() // 1_000_000)), position)
-
-
-def _topics(source: Any, stored: StoredAlert, until_s: float, folder: str, upto_ms: int | None) -> ReverseReader:
-    """Topics of JSON, or of Avro by the schemas in ``folder``, and those that the registry has besides."""
-    from crossline.backtest.reverse_readers import ReverseKafkaReader
-    from crossline.io.kafka.backward_reader import BackwardTopicReader
-    from crossline.io.kafka.client import reading_settings
-
-    settings = reading_settings(source, os.environ)
-    topics = [name.strip() for name in source.topic.split(",") if name.strip()]
-    known_ms = parse_instant_ms(stored.alert["evidence"].get("known_at") or stored.alert["ingest_time"])
-    came_ms = known_ms if upto_ms is None else upto_ms
-    back = BackwardTopicReader(settings, topics, stored.position, came_ms + 1, until_s)
-    if source.registry is None:
-        return ReverseKafkaReader(back)
-    from crossline.io.registry.avro_decoder import AvroDecoder
-    from crossline.io.registry.schema_store import SchemaStore
-
-    return ReverseKafkaReader(back, AvroDecoder(SchemaStore.of(source.registry, folder, os.environ), back.gone))
-
-
-def _generated(stream: str, source: Any, stored: StoredAlert, folder: Path) -> ReverseReader:
-    from crossline.backtest.reverse_readers import ReverseGeneratorReader
-    from crossline.generate.source import read_source
-
-    generator = read_source(source.model_dump(exclude_none=True))
-    started, chunk, come = folder / "started.json", _GENERATED_CHUNK, generator.records
-    if started.exists():
-        first = json.loads(started.read_text())
-        chunk = int(first["chunk_records"])
-        come = generator.available(time.time_ns() // 1_000_000 - int(first["started_ms"]))
-    if stored.position is None and come is None:
-        raise UsageError("the store does not say which of the generator's records it was, and they have no end")
-    return ReverseGeneratorReader(stream, generator, chunk, stored.position, come or 0)
 
 
 def named_fields(key: Collection[str], body: Mapping[str, Any] | None, spec: StreamSpec) -> list[str]:

@@ -7,7 +7,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,8 +23,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
-from crossline.cli.demo.lake_tour import SECTION, LatePublication, tour
-from crossline.cli.demo.lake_tour import as_json as as_json_steps
+from crossline.cli.demo.lake_tour import SECTION, LatePublication, Step
 from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
 from crossline.cli.demo.other_kernels import OtherKernels
 from crossline.cli.signals import stoppable
@@ -111,15 +112,24 @@ def demo(
                     asked = ask(config, folder, payment_to_ask(seen, workload, records), problem)
             finally:
                 end_session(spark)
-        judged = score(seen, workload.labels(0, records))
-        figures = summary(config, totals, judged, latencies_ms(seen, _started_ms(config), pace))
+        frauds = workload.labels(0, records)
+        figures = summary(config, totals, score(seen, frauds), latencies_ms(seen, _started_ms(config), pace))
         figures["asked"] = asked.to_json()
-        if late is not None and late.at_ms is not None:
-            figures["lake"] = as_json_steps(tour(folder, workload.labels(0, records), late.at_ms))
-        sys.stdout.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
-        sys.stdout.flush()
+        _show(figures, None if late is None else partial(late.tour, frauds), as_json=as_json)
         if sys.stdout.isatty() and not as_json if console is None else console:
             go_on(config, folder, records)
+
+
+def _show(figures: dict[str, Any], tour: Callable[[], list[Step]] | None, *, as_json: bool) -> None:
+    """Print the summary, and what ``tour`` shows of the lake: after it, or as a part of the JSON."""
+    if not as_json:
+        sys.stdout.write(as_text(figures))
+        sys.stdout.flush()
+    if tour is not None:
+        figures["lake"] = [asdict(step) for step in tour()]
+    if as_json:
+        sys.stdout.write(orjson.dumps(figures).decode() + "\n")
+        sys.stdout.flush()
 
 
 def _lay_out(folder: Path, records: int, pace: int, *, lake: bool) -> None:

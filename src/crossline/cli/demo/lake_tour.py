@@ -11,9 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from crossline.basics.times import format_instant
 
@@ -71,6 +71,10 @@ class LatePublication:
             self.at_ms = time.time_ns() // 1_000_000
             (self.folder / RULE_FILE).write_text(RULE, encoding="utf-8")
 
+    def tour(self, frauds: Iterable[PlantedFraud]) -> list[Step]:
+        """Show the lake; nothing where no payment was judged."""
+        return [] if self.at_ms is None else tour(self.folder, frauds, self.at_ms)
+
 
 def steps(labels: Sequence[str], at_ms: int) -> Iterator[tuple[str, list[str]]]:
     """Why, and the command; ``labels``: options that join labels; ``at_ms``: an instant to look back to."""
@@ -109,8 +113,3 @@ def tour(folder: Path, frauds: Iterable[PlantedFraud], at_ms: int) -> list[Step]
         if made.returncode:
             break
     return found
-
-
-def as_json(found: Sequence[Step]) -> list[dict[str, Any]]:
-    """The steps, for the demo's summary."""
-    return [asdict(step) for step in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,23 +51,17 @@ def at(
     from crossline.lake.time_travel import LakeAt
 
     view = LakeAt(reader, at_ms)
-    total = None
-    if what == Shown.LABELS:
-        rows, total = _labels(view, limit)
-    elif what == Shown.SUMMARY:
-        rows = [{"table": name, "rows": count} for name, count in view.counts().items()]
-    else:
-        rows = list(_rows(view, what, stream))
     if as_json:
-        write_lines(json_line(row) for row in rows[-limit:])
+        write_lines(json_line(row) for row in _rows(view, what, stream, limit))
         return
+    rows = list(_rows(view, what, stream, limit + 1))
     columns = _COLUMNS[what] or [name for name in (rows[0] if rows else {}) if name not in _HIDDEN]
     table = Listing(*columns)
     for row in rows[-limit:]:
         table.add(*(_cell(row.get(name)) for name in columns))
     show(table)
-    count = len(rows) if total is None else total
-    note(f"as known at {instant}" + (f"; the last {limit:,} of {count:,}" if count > limit else ""))
+    more = f"; the last {limit:,}, there are more: --limit lists more" if len(rows) > limit else ""
+    note(f"as known at {instant}{more}")
 
 
 _HIDDEN = ("_batch", "_checkpoint", "_delivered_at", "_duplicate", "_log", "_position")
@@ -81,30 +75,33 @@ _COLUMNS: dict[Shown, list[str]] = {
 }
 
 
-def _rows(view: LakeAt, what: Shown, stream: str | None) -> Iterable[dict[str, Any]]:
-    if what == Shown.RECORDS:
-        found = view.records(_stream(stream, list(view.reader.config.streams)))
-        rows: list[dict[str, Any]] = found.sort_by("_ingest_time").to_pylist()
-        return rows
-    if what == Shown.ALERTS:
-        return view.alerts()
-    return view.decisions() if what == Shown.DECISIONS else view.rules()
+def _rows(view: LakeAt, what: Shown, stream: str | None, last: int) -> Iterator[dict[str, Any]]:
+    """The last rows, in order of time. Records, alerts and decisions are read as they are taken."""
+    from crossline.lake.time_travel import KnownRows
+
+    if what == Shown.SUMMARY:
+        return iter([{"table": name, "rows": count} for name, count in view.counts().items()][-last:])
+    if what == Shown.LABELS:
+        return iter(_labels(view, last))
+    if what == Shown.RULES:
+        return iter(view.rules()[-last:])
+    of = _stream(stream, list(view.reader.config.streams)) if what == Shown.RECORDS else None
+    return view.listed(KnownRows(what.value), of, last)
 
 
-def _labels(view: LakeAt, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """The label in force of each record: the last ``limit`` in the order in which they were given, of how many."""
+def _labels(view: LakeAt, limit: int) -> list[dict[str, Any]]:
+    """The label in force of each record: the last ``limit`` in the order in which they were given."""
     from crossline.lake.training.label_versions import last_labels
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     order = [("at", "ascending"), ("_batch", "ascending")]
-    newest, total = None, 0
+    newest = None
     with own_folder_for("labels") as folder:
         for part in last_labels(view.reader, view.at_ms, folder):
-            total += len(part)
             both = part if newest is None else pa.concat_tables([newest, part])
             newest = both.sort_by(order).slice(max(0, len(both) - limit)).combine_chunks()
     rows: list[dict[str, Any]] = [] if newest is None else newest.to_pylist()
-    return rows, total
+    return rows
 
 
 def _stream(given: str | None, streams: list[str]) -> str:

@@ -22,6 +22,8 @@ class Lake(LazyGroup):
         "late": "Show what records beyond the allowed lateness would have changed.",
         "at": "Show what was known at an instant: records, alerts, decisions, rules, labels.",
         "parity": "Compare a sample of alerts as stream, API and a replay of the lake have them.",
+        "alerts": "List alerts of the lake, of any age, the latest first.",
+        "decisions": "List decisions of the lake, of any age, the latest first.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 

@@ -15,6 +15,7 @@ from crossline.cli.process import do_without_pandas
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
+    from crossline.lake.lookup.history import LakeHistory
     from crossline.lake.reading import LakeReader
 
 PIPELINE = Path("pipeline.yaml")
@@ -34,6 +35,20 @@ def open_reader(pipeline: Path) -> LakeReader:
     from crossline.lake.reading import LakeReader
 
     return LakeReader(open_lake(config), config)
+
+
+def open_history(pipeline: Path) -> LakeHistory:
+    """What lists the alerts and decisions of a lake. Raises UsageError where no lake was made yet: none is made."""
+    from crossline.lake.catalog import sqlite_file
+
+    place = sqlite_file(read_pipeline_in_place(pipeline))
+    if place is not None and not place.exists():
+        raise UsageError(f"{pipeline}: found no catalog {place} of the lake; `crossline lake write` makes it")
+    reader = open_reader(pipeline)
+    from crossline.lake.lookup.alert_lookup import AlertLookup
+    from crossline.lake.lookup.history import LakeHistory
+
+    return LakeHistory(AlertLookup(reader))
 
 
 def json_line(row: dict[str, Any]) -> bytes:

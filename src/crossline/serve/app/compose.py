@@ -92,7 +92,7 @@ def app_of(api: Api, pipeline: Path) -> tuple[Any, Callable[[], Awaitable[None]]
     hot = HotRoutes(api.decisions, settings.mode, settings.timeout, app)
 
     access = guarded(hot, settings)
-    parts = parts_of(deps, settings, others, audit, access.charge) if settings.console else None
+    parts = parts_of(deps, settings, others, audit, access.charge, lake=rest.state.lake) if settings.console else None
     console = None if parts is None else Console(parts)
     warming = None if parts is None else asyncio.create_task(warm(parts))
 

@@ -19,6 +19,7 @@ from crossline.serve.console.accounts.store import kept_in
 from crossline.serve.console.accounts.users import UserFile
 from crossline.serve.console.casework.presence import EvidenceCache, Presence
 from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.reads.history import LakeReads
 from crossline.settings.process.serve import ServeSettings
 
 Message = MutableMapping[str, Any]
@@ -34,7 +35,7 @@ class PageDependencies:
 
     ``deps``: what the API's routes stand on. ``api``: these routes behind their access layer, which gets the principal.
     ``charge``: counts requests of a principal, of the API and the console together.
-    ``present``, ``judged``: what is remembered while people look at cases.
+    ``present``, ``judged``: what is remembered while people look at cases. ``lake``: reads the lake.
     """
 
     deps: Dependencies
@@ -48,6 +49,7 @@ class PageDependencies:
     preferences: PreferenceFile
     approvals: ApprovalFile
     provider: ProviderLogin | None = None
+    lake: LakeReads | None = None
     present: Presence = field(default_factory=Presence)
     judged: EvidenceCache = field(default_factory=EvidenceCache)
 
@@ -63,6 +65,7 @@ def parts_of(
     audit: AuditLog,
     charge: Callable[[Principal, int], None],
     environment: Mapping[str, str] = os.environ,
+    lake: LakeReads | None = None,
 ) -> PageDependencies:
     """The parts, with their files in ``deps.path`` and at ``serve.users``.
 
@@ -72,4 +75,4 @@ def parts_of(
     oidc = settings.oidc
     provider = None if oidc is None or oidc.client_id is None else ProviderLogin(oidc, kept, environment)
     people = (users, Sessions(kept, users), Tries(kept), PreferenceFile(kept))
-    return PageDependencies(deps, settings, api, audit, charge, *people, ApprovalFile(deps.path), provider)
+    return PageDependencies(deps, settings, api, audit, charge, *people, ApprovalFile(deps.path), provider, lake)

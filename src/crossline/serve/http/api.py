@@ -34,6 +34,7 @@ from crossline.serve.http.reads.decisions import decision_routes
 from crossline.serve.http.reads.entities import entity_routes
 from crossline.serve.http.reads.evidence import explained_routes
 from crossline.serve.http.reads.health import health_routes
+from crossline.serve.http.reads.history import LakeReads
 from crossline.serve.http.reads.links import link_routes
 from crossline.serve.http.reads.pipeline_health import running_routes
 from crossline.serve.http.reads.rules import rule_routes
@@ -59,12 +60,14 @@ def create_api(
 
     ``extra``: path items of operations that other apps answer, for the OpenAPI file, by path. ``bounds``: of
     clients that listen. Who asks stands in ``scope["state"]["principal"]``, put there by the middleware around it.
-    ``app.state.health`` has the health of rules. ``app.state.finish()`` publishes what was approved and left.
+    ``app.state.health`` has the health of rules, ``app.state.lake`` reads the lake. ``app.state.finish()`` publishes
+    what was approved and left.
     ``app.state.close()`` ends jobs and closes files: the app's own lifespan calls it, and who mounts the app does.
 
     Raises sqlite3.OperationalError where ``deps.path`` cannot be written.
     """
-    commands = Commands()
+    commands = Commands(lake=deps.config.lake is not None)
+    lake = LakeReads(deps, commands)
     jobs = Jobs(deps.path / JOBS, deps.now_ms, deps.jobs_running_max)
     answers = ResponseStore(deps.path / ANSWERS, deps.now_ms)
     kept = ApprovalFile(deps.path)
@@ -81,11 +84,11 @@ def create_api(
         await close()
 
     app = FastAPI(title="crossline", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
-    app.state.close, app.state.jobs, app.state.health = close, jobs, health
+    app.state.close, app.state.jobs, app.state.health, app.state.lake = close, jobs, health, lake
     app.state.finish = partial(finish_left, deps, commands, kept)
     app.router.redirect_slashes = False
     app.include_router(about_routes(deps))
-    for routes in _asked(deps, commands, jobs, kept, health, bounds):
+    for routes in _asked(deps, commands, jobs, kept, health, bounds, lake):
         app.include_router(routes, dependencies=[Depends(principal_of)])
     _describe(app, extra or {})
     install(app)
@@ -101,15 +104,16 @@ def _asked(
     kept: ApprovalFile,
     health: RuleHealthReader,
     bounds: StreamLimits | None,
+    lake: LakeReads,
 ) -> tuple[APIRouter, ...]:
     """The routes that ask who asks."""
     return (
         audit_routes(deps),
         running_routes(deps),
-        alert_routes(deps, commands),
-        explained_routes(deps, commands, jobs),
-        decision_routes(deps),
-        *_finding(deps),
+        alert_routes(deps, commands, lake),
+        explained_routes(deps, commands, jobs, lake),
+        decision_routes(deps, lake),
+        *_finding(deps, lake),
         hold_routes(deps, commands),
         label_routes(deps),
         act_routes(deps),
@@ -131,9 +135,9 @@ def _asked(
     )
 
 
-def _finding(deps: Dependencies) -> Iterator[APIRouter]:
+def _finding(deps: Dependencies, lake: LakeReads) -> Iterator[APIRouter]:
     """What is looked up. Links come before entities, whose value takes any rest of an address."""
-    yield from (link_routes(deps), entity_routes(deps), search_routes(deps), dead_routes(deps))
+    yield from (link_routes(deps), entity_routes(deps, lake), search_routes(deps), dead_routes(deps))
 
 
 def _describe(app: FastAPI, extra: Mapping[str, Mapping[str, Any]]) -> None:

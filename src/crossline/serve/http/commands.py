@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from crossline.serve.fault_log import TellableError
@@ -22,7 +23,7 @@ _TRACE = "Traceback (most recent call last)"
 _DONE, _WRONG_USE = 0, 2
 _GRACE_S = 5.0
 # What people wait for with a page before them runs in a fork of a process that has these loaded.
-WARM = frozenset({"alerts"})
+WARM = frozenset({"alerts", "lake"})
 LOADED = (
     *("crossline.cli.alerts.command", "crossline.cli.alerts.key_records", "crossline.cli.alerts.records"),
     *(
@@ -31,6 +32,12 @@ LOADED = (
         "crossline.backtest.workbench.sample",
     ),
     *("crossline.rule_registry.content", "crossline.rule_registry.rule_files", "crossline.rule_registry.lists"),
+)
+
+# Besides, of a pipeline with a lake, where what it needs is installed.
+LOADED_FOR_LAKE = (
+    *("crossline.cli.lake.command", "crossline.cli.lake.alerts", "crossline.cli.lake.decisions"),
+    *("crossline.lake.lookup.history", "crossline.lake.catalog", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
 )
 
 
@@ -49,12 +56,16 @@ class CommandResult:
 
 
 class Commands:
-    """Runs commands, a few at a time. ``folder``: temporary files are named in their texts as if they lay here."""
+    """Runs commands, a few at a time.
 
-    def __init__(self, running_max: int = RUNNING_MAX) -> None:
+    ``lake``: whether they read a lake. ``folder``: temporary files are named in their texts as if they lay here.
+    """
+
+    def __init__(self, running_max: int = RUNNING_MAX, *, lake: bool = False) -> None:
         self._slots = asyncio.Semaphore(running_max)
         self._waiting = 0
-        self._warm = ForkServer(LOADED)
+        more = LOADED_FOR_LAKE if lake and find_spec("pyiceberg") is not None else ()
+        self._warm = ForkServer((*LOADED, *more))
 
     async def close(self) -> None:
         """End the process that is forked, and what it runs."""

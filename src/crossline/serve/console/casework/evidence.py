@@ -51,7 +51,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceView:
-    """``left_out``: records between ``first`` and ``last`` that are not shown; ``whole``: where they are."""
+    """``left_out``: records between ``first`` and ``last`` that are not shown; ``whole``: where they are.
+
+    ``read_from``: ``lake`` or ``source``; empty: the pipeline has no lake.
+    """
 
     alert_id: str
     drawing: Element | None
@@ -70,6 +73,7 @@ class EvidenceView:
     missing: tuple[str, ...]
     whole: str
     csv: str
+    read_from: str = ""
 
 
 async def evidence_of(asked: PageRequest, alert_id: str) -> Mapping[str, Any]:
@@ -135,6 +139,7 @@ def evidence_view(asked: PageRequest, case: Mapping[str, Any], body: Mapping[str
         missing=found.missing,
         whole=f"{address}/evidence/{alert_id}?all=1",
         csv=f"{address}/records/{alert_id}",
+        read_from=str(body.get("records_from") or ""),
     )
 
 

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
 
+from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import shown
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter, Mark, Store
@@ -19,8 +21,9 @@ from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, mark_fits, page, place_of
 from crossline.serve.http.principals import needs
-from crossline.serve.http.problems import invalid, not_found
+from crossline.serve.http.problems import ProblemError, invalid, not_found
 from crossline.serve.http.queries import json_answer, keys_in, only_known
+from crossline.serve.http.reads.history import LakePlace, LakeReads
 
 SEEN_MAX = 5_000  # alerts that one request looks at, where what is asked for has no index
 PIECE = 500
@@ -36,12 +39,12 @@ When = Annotated[str | None, Query(max_length=40, description="An instant of eve
 AlertId = Annotated[str, Path(description="Id of the alert, or its first characters (at least 4).")]
 
 
-def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
+def alert_routes(deps: Dependencies, commands: Commands, lake: LakeReads) -> APIRouter:
     """The routes of alerts."""
     routes = APIRouter(tags=["alerts"])
 
     @routes.get("/v1/alerts", openapi_extra=needs("read:alerts"), summary="List alerts, the latest first")
-    def alerts(
+    async def alerts(
         request: Request,
         rule_id: Annotated[str | None, Query(max_length=200, description="Only of this rule.")] = None,
         severity: Annotated[Severity | None, Query(description="Only this severity.")] = None,
@@ -57,24 +60,36 @@ def alert_routes(deps: Dependencies, commands: Commands) -> APIRouter:
     ) -> Any:
         """Filter by ``key.FIELD=VALUE`` too.
 
-        A page may have fewer alerts than ``limit``: read on while there is a ``next_cursor``.
+        A page may have fewer alerts than ``limit``: read on while there is a ``next_cursor``. After the alerts of the
+        store come the older ones of the pipeline's lake, where it has one.
         """
         only_known(request, "key.")
         keys = key_as_tokens(deps.config.streams, keys_in(request), make=False)
         bounds = instant("?from", from_), instant("?to", to)
         which = AlertFilter(rule_id, kind, severity, keys, *bounds)
         of = f"alerts:{etag_of([rule_id, kind, severity, keys, bounds, status, q])}"
-        before: Mark | None = tuple(place_of(cursor, of, mark_fits)) if cursor is not None else None  # type: ignore[assignment]
-        with closing(deps.store()) as store:
-            found, last = listed(store, which, before, limit, matching(status, q, store))
-        return json_answer(page(found, None if last is None else cursor_of(last, of)))
+        place = None if cursor is None else place_of(cursor, of, _place_fits)
+        if place is not None and (there := LakePlace.of(place)) is not None:
+            older = await lake.alerts(which, there, limit)
+            rows = [each for each in older.rows if _fits(each, status, q)]
+            return json_answer(page(rows, None if older.next is None else cursor_of(older.next.as_list(), of)))
+        before: Mark | None = None if place is None else (place[0], place[1])
+        try:
+            found, last = await run_in_threadpool(_of_store, deps, which, before, limit, status, q)
+        except (ProblemError, UsageError):
+            if not lake.there:
+                raise
+            found, last = [], None  # nothing stores alerts but the lake
+        if last is not None:
+            return json_answer(page(found, cursor_of(last, of)))
+        goes_on = await lake.older("alerts")
+        return json_answer(page(found, None if goes_on is None else cursor_of(goes_on.as_list(), of)))
 
     @routes.get("/v1/alerts/{alert_id}", openapi_extra=needs("read:alerts"), summary="One alert, and its corrections")
-    def alert(request: Request, alert_id: AlertId) -> Any:
-        """How the alert came about, and what later records made of it."""
+    async def alert(request: Request, alert_id: AlertId) -> Any:
+        """How the alert came about, and what later records made of it; from the lake where the store lacks it."""
         only_known(request)
-        with closing(deps.store()) as store:
-            return json_answer(the_alert(store, alert_id))
+        return json_answer(await alert_of(deps, lake, alert_id))
 
     _record_route(routes, deps, commands)
     return routes
@@ -84,10 +99,13 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
     @routes.get(
         "/v1/alerts/{alert_id}/records",
         openapi_extra=needs("read:records"),
-        summary="The records that an alert rests on, read back from their source",
+        summary="The records that an alert rests on, read from the lake or back from their source",
     )
     async def records(request: Request, alert_id: AlertId) -> Any:
-        """``records_missing`` names what the source no longer has."""
+        """``records_from`` counts those of the lake and those of the source.
+
+        ``records_missing`` names what neither has any more.
+        """
         only_known(request)
         _check_id(alert_id)
         done = await commands.run(
@@ -99,9 +117,58 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
         missing = printed.get("records_missing", [])
         if "records" not in printed:
             missing = [done.stderr]
+        records = printed.get("records", [])
+        read = sum(1 for each in records if each["found"])
         return json_answer(
-            {"alert_id": printed["alert_id"], "records": printed.get("records", []), "records_missing": missing}
+            {
+                "alert_id": printed["alert_id"],
+                "records": records,
+                "records_from": printed.get("records_from", {"lake": 0, "source": read}),
+                "records_missing": missing,
+            }
         )
+
+
+async def alert_of(deps: Dependencies, lake: LakeReads, alert_id: str) -> dict[str, Any]:
+    """The one alert whose id starts so, of the store or of the lake.
+
+    Raises ProblemError if there is none, or several.
+    """
+    _check_id(alert_id)
+    try:
+        return await run_in_threadpool(_stored, deps, alert_id)
+    except ProblemError as error:
+        if not lake.there or error.kind not in {"not-found", "no-store"}:
+            raise
+    except UsageError:
+        if not lake.there:
+            raise
+    return await lake.alert(alert_id)
+
+
+def _stored(deps: Dependencies, alert_id: str) -> dict[str, Any]:
+    with closing(deps.store()) as store:
+        return the_alert(store, alert_id)
+
+
+def _of_store(
+    deps: Dependencies, which: AlertFilter, before: Mark | None, limit: int, status: Status | None, q: str | None
+) -> tuple[list[Mapping[str, Any]], Mark | None]:
+    with closing(deps.store()) as store:
+        return listed(store, which, before, limit, matching(status, q, store))
+
+
+def _place_fits(place: list[Any]) -> bool:
+    return mark_fits(place) or LakePlace.of(place) is not None
+
+
+def _fits(alert: Mapping[str, Any], status: Status | None, q: str | None) -> bool:
+    """Whether an alert of the lake matches what the lake does not filter by."""
+    wanted = None if q is None else q.casefold()
+    return (wanted is None or any(wanted in each.casefold() for each in _texts(alert))) and status in {
+        None,
+        alert["status"],
+    }
 
 
 def listed(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
 
+from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import shown
 from crossline.io.stores.protocol import DecisionFilter, Store
 from crossline.serve.decisions.store import DecisionStore
@@ -18,6 +21,7 @@ from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of,
 from crossline.serve.http.principals import Asking, Principal, may_read, needs
 from crossline.serve.http.problems import ProblemError, not_allowed, not_found
 from crossline.serve.http.queries import json_answer, only_known
+from crossline.serve.http.reads.history import LakeReads
 
 ID_CHARS = 200
 REVISIONS_MAX = 1_000
@@ -27,12 +31,12 @@ _TODO = "start crossline serve over a pipeline that has serve: in its file"
 DecisionId = Annotated[str, Path(description="Id of the decision.")]
 
 
-def decision_routes(deps: Dependencies) -> APIRouter:
+def decision_routes(deps: Dependencies, lake: LakeReads) -> APIRouter:
     """The routes of decisions that were made."""
     routes = APIRouter(tags=["decisions"])
 
     @routes.get("/v1/decisions", openapi_extra=needs("read:records"), summary="The decisions on a record")
-    def decisions(
+    async def decisions(
         request: Request,
         who: Asking,
         record_id: Annotated[str, Query(min_length=1, max_length=1_000, description="Id of the record.")],
@@ -40,11 +44,11 @@ def decision_routes(deps: Dependencies) -> APIRouter:
         limit: Limit = LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> Any:
-        """In order of their ids, each with its revisions."""
+        """In order of their ids, each with its revisions. Those of the lake, where no store has any."""
         only_known(request)
         of = f"decisions:{etag_of([record_id, stream])}"
         after = place_of(cursor, of, _is_id)[0] if cursor is not None else None
-        found = found_decisions(deps, record_id, stream, after, limit + 1)
+        found = await _on_record(deps, lake, record_id, stream, after, limit + 1)
         more = cursor_of([found[limit - 1]["decision_id"]], of) if len(found) > limit else None
         return json_answer(page([each for each in found[:limit] if may_read(who, str(each["stream"]))], more))
 
@@ -53,10 +57,15 @@ def decision_routes(deps: Dependencies) -> APIRouter:
         openapi_extra=needs("read:records"),
         summary="A decision, with its revisions",
     )
-    def decision(request: Request, who: Asking, decision_id: DecisionId) -> Any:
-        """As it was answered, and what the stream decided otherwise since."""
+    async def decision(request: Request, who: Asking, decision_id: DecisionId) -> Any:
+        """As it was answered, and what the stream decided otherwise since; of the lake, where no store has it."""
         only_known(request)
-        found = _seen(who, lambda: the_decision(deps, decision_id))
+        try:
+            known = await decision_of(deps, lake, decision_id)
+        except ProblemError as problem:
+            _seen(who, partial(_raised, problem))
+            raise
+        found = _seen(who, lambda: known)
         return json_answer(found, headers={"ETag": etag_of(found)})
 
     @routes.get(
@@ -90,6 +99,44 @@ def _seen(who: Principal, find: Callable[[], Mapping[str, Any]]) -> Mapping[str,
     if not may_read(who, str(found["stream"])):
         raise not_allowed()
     return found
+
+
+async def _on_record(
+    deps: Dependencies, lake: LakeReads, record_id: str, stream: str | None, after: str | None, limit: int
+) -> list[Mapping[str, Any]]:
+    """As ``found_decisions`` has them, else as the lake does."""
+    try:
+        found = await run_in_threadpool(found_decisions, deps, record_id, stream, after, limit)
+    except (ProblemError, UsageError):
+        if not lake.there:
+            raise
+        found = []
+    if found or not lake.there:
+        return found
+    of_lake = await lake.on_record(record_id, stream)
+    return [each for each in of_lake if after is None or each["decision_id"] > after][:limit]
+
+
+def _raised(problem: ProblemError) -> Mapping[str, Any]:
+    raise problem
+
+
+async def decision_of(deps: Dependencies, lake: LakeReads | None, decision_id: str) -> Mapping[str, Any]:
+    """A decision with its revisions: as ``the_decision`` has it, else as the lake does."""
+    try:
+        return await run_in_threadpool(the_decision, deps, decision_id)
+    except ProblemError as problem:
+        if (
+            lake is None
+            or not lake.there
+            or problem.kind not in {"not-found", "no-store"}
+            or len(decision_id) > ID_CHARS
+        ):
+            raise
+        found = await lake.decision(decision_id)
+        if found is None:
+            raise
+        return found
 
 
 def the_decision(deps: Dependencies, decision_id: str) -> Mapping[str, Any]:

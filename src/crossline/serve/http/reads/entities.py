@@ -16,10 +16,12 @@ from crossline.rule_registry.sources.list_edit import named
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.paging import Limit
 from crossline.serve.http.principals import needs
+from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
 from crossline.serve.http.reads.alerts import listed, matching
 from crossline.serve.http.reads.decisions import found_decisions
 from crossline.serve.http.reads.held_keys import all_held
+from crossline.serve.http.reads.history import LakePlace, LakeReads
 from crossline.serve.http.reads.lists import entries_of
 from crossline.serve.http.reads.rulebook import rulebook
 
@@ -27,7 +29,7 @@ SHOWN = 20
 _OF_FIGURES = ("rule_id", "rule_version", "value", "operator", "threshold", "window_start", "window_end")
 
 
-def entity_routes(deps: Dependencies) -> APIRouter:
+def entity_routes(deps: Dependencies, lake: LakeReads) -> APIRouter:
     """The route of entities."""
     routes = APIRouter(tags=["entities"])
 
@@ -42,7 +44,7 @@ def entity_routes(deps: Dependencies) -> APIRouter:
         value: Annotated[str, Path(max_length=1_000, description="Its value, as text.")],
         limit: Limit = SHOWN,
     ) -> Any:
-        """The latest alerts and decisions, at most ``limit`` each, and what holds now.
+        """The latest alerts and decisions, at most ``limit`` each, and what holds now; older alerts from the lake.
 
         ``figures``: of each rule whose key is the field alone, as a replica has them now, looking back from the
         stream's own clock; ``missing``: the rules whose figure cannot be computed, each with the reason. Where no
@@ -52,6 +54,8 @@ def entity_routes(deps: Dependencies) -> APIRouter:
         only_known(request)
         value = await run_in_threadpool(value_as_token, deps.config.streams, field, value, make=False)
         known = await run_in_threadpool(known_of_entity, deps, field, value, limit)
+        if not known["alerts_more"] and (goes_on := await lake.older("alerts")) is not None:
+            known |= await _older(lake, goes_on, {field: value}, known["alerts"], limit)
         figures = await _figures(deps, field, value, known["alerts"])
         return json_answer({"field": field, "value": value, **figures, **known})
 
@@ -72,6 +76,18 @@ def known_of_entity(deps: Dependencies, field: str, value: str, limit: int) -> d
         "holds": [each.to_json() for each in held],
         "lists": lists_with(deps, value),
     }
+
+
+async def _older(
+    lake: LakeReads, goes_on: LakePlace, key: Mapping[str, str], alerts: list[Mapping[str, Any]], limit: int
+) -> dict[str, Any]:
+    """The alerts with those of the lake that are older than the store; without them, if it cannot be read now."""
+    try:
+        older = await lake.alerts(AlertFilter(key=key), goes_on, max(1, limit - len(alerts)))
+    except (CrosslineError, ProblemError):
+        return {"alerts_more": True}
+    whole = [*alerts, *older.rows]
+    return {"alerts": whole[:limit], "alerts_more": len(whole) > limit or older.next is not None}
 
 
 def lists_with(deps: Dependencies, value: str) -> list[dict[str, Any]]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import closing
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 
 from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
@@ -16,14 +14,15 @@ from crossline.serve.http.jobs import ENDED, Job, Jobs
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.alerts import READ_FOR, WAIT_S, AlertId, the_alert
+from crossline.serve.http.reads.alerts import READ_FOR, WAIT_S, AlertId, alert_of
+from crossline.serve.http.reads.history import LakeReads
 
 ANSWER_WITHIN_S = 10.0
 KEPT_MS = 60_000
 Money = Annotated[str | None, Query(max_length=200, description="The field that holds an amount.")]
 
 
-def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIRouter:
+def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs, lake: LakeReads) -> APIRouter:
     """The routes that judge an alert again."""
     routes = APIRouter(tags=["alerts"])
     given = ["--pipeline", str(deps.pipeline), "--read-for", READ_FOR]
@@ -36,7 +35,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
     async def evidence(request: Request, alert_id: AlertId, money: Money = None) -> Any:
         """The figure at every record is the engine's own; ``missing`` names what could not be read."""
         only_known(request)
-        whole = await run_in_threadpool(_whole_id, deps, alert_id)
+        whole = str((await alert_of(deps, lake, alert_id))["alert_id"])
         of = [] if money is None else ["--money", money]
         done = await commands.run(["alerts", "evidence", whole, *given, *of, "--json"], WAIT_S)
         return json_answer(orjson.loads(done.out.splitlines()[0]))
@@ -53,7 +52,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs) -> APIR
         Ask again where the answer is 202: the search goes on, and its result is kept for a minute.
         """
         only_known(request)
-        whole = await run_in_threadpool(_whole_id, deps, alert_id)
+        whole = str((await alert_of(deps, lake, alert_id))["alert_id"])
         kind = f"counterfactuals:{whole}"
         job = _running(jobs, kind, who.name, deps.now_ms())
         if job is None:
@@ -76,9 +75,3 @@ def _running(jobs: Jobs, kind: str, who: str, now_ms: int) -> Job | None:
             fresh = each.ended_ms is None or now_ms - each.ended_ms < KEPT_MS
             return each if (each.state not in ENDED or each.state == "done") and fresh else None
     return None
-
-
-def _whole_id(deps: Dependencies, alert_id: str) -> str:
-    """The id of the one alert whose id starts so. Raises ProblemError if there is none, or several."""
-    with closing(deps.store()) as store:
-        return str(the_alert(store, alert_id)["alert_id"])

@@ -26,7 +26,10 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionsPage:
-    """``older``: address of the next page; empty: there is none. ``filters``: how many are set."""
+    """``older``: address of the next page; empty: there is none. ``filters``: how many are set.
+
+    ``of_lake``: whether the rows are from the lake.
+    """
 
     TEMPLATE: ClassVar[str] = "pages/decisions/decisions.html"
     shell: Shell
@@ -37,6 +40,7 @@ class DecisionsPage:
     filters: int
     older: str
     newest: str
+    of_lake: bool = False
 
 
 @dataclass(frozen=True, slots=True)

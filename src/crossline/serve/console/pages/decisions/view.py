@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -27,43 +28,45 @@ from crossline.serve.console.pages.page import Page, PageRoute
 from crossline.serve.console.request import PageRequest
 from crossline.serve.http.paging import cursor_of, place_of
 from crossline.serve.http.problems import ProblemError, invalid, not_found
-from crossline.serve.http.reads.decisions import ID_CHARS, the_decision
+from crossline.serve.http.reads.decisions import ID_CHARS, decision_of
+from crossline.serve.http.reads.history import LakePlace
 
 ROWS = 50
 OF = "console decisions"
 
 
-def view(asked: PageRequest) -> DecisionsPage:
-    """The last decisions that the pipeline delivered, revisions among them."""
+async def view(asked: PageRequest) -> DecisionsPage:
+    """The last decisions that the pipeline delivered, revisions among them; then those of the lake."""
     wanted = asked.query.get("decision", "")
     if wanted not in {"", *ACTIONS}:
         raise invalid("?decision", shown(wanted), one_of(ACTIONS))
     record = asked.query.get("record", "")[:ID_CHARS]
     which = DecisionFilter(decision=wanted or None, record_id=record or None)
-    found = _read_page(asked, which)
+    found, goes_on = await _found(asked, which)
     kept = {name: value for name, value in (("decision", wanted), ("record", record)) if value}
-    older = {**kept, "before": cursor_of(list(found[ROWS - 1][0]), OF)} if len(found) > ROWS else {}
+    older = {**kept, "before": cursor_of(goes_on, OF)} if goes_on else {}
     return DecisionsPage(
         shell=asked.shell("Decisions"),
-        rows=tuple(_row(asked, each) for _, each in found[:ROWS]),
+        rows=tuple(_row(asked, each) for each in found),
         words=tuple(ACTIONS),
         decision=wanted,
         record=record,
         filters=len(kept),
         older=f"/decisions?{urlencode(older)}" if older else "",
         newest=f"/decisions?{urlencode(kept)}" if asked.query.get("before") else "",
+        of_lake=_lake_place(asked) is not None,
     )
 
 
-def one(asked: PageRequest) -> DecisionPage:
+async def one(asked: PageRequest) -> DecisionPage:
     """A decision with its revisions, reasons and receipt."""
     decision_id = asked.path["decision_id"]
-    found = the_decision(asked.parts.deps, decision_id)
+    found = await decision_of(asked.parts.deps, asked.parts.lake, decision_id)
     if not may_see(asked.who, str(found["stream"])):
         raise not_found(f"decision {shown(decision_id)}")
     revisions: Sequence[Mapping[str, Any]] = found.get("revisions", ())
     now = revisions[-1] if revisions else found
-    receipt = _receipt(asked, decision_id)
+    receipt = await asyncio.to_thread(_receipt, asked, decision_id)
     return DecisionPage(
         shell=asked.shell(f"Decision {decision_id[:8]}", (Crumb("Decisions", "/decisions"), Crumb(decision_id[:8]))),
         decision_id=decision_id,
@@ -82,6 +85,20 @@ def one(asked: PageRequest) -> DecisionPage:
     )
 
 
+async def _found(asked: PageRequest, which: DecisionFilter) -> tuple[Sequence[Mapping[str, Any]], list[str | int]]:
+    """The rows of the page, and where the next one begins; empty: there is none."""
+    lake, place = asked.parts.lake, _lake_place(asked)
+    if lake is not None and place is not None:
+        older = await lake.decisions(which, place, ROWS)
+        return older.rows, [] if older.next is None else older.next.as_list()
+    found = await asyncio.to_thread(_read_page, asked, which)
+    rows = [each for _, each in found[:ROWS]]
+    if len(found) > ROWS:
+        return rows, list(found[ROWS - 1][0])
+    goes_on = None if lake is None else await lake.older("decisions")
+    return rows, [] if goes_on is None else goes_on.as_list()
+
+
 def _read_page(asked: PageRequest, which: DecisionFilter) -> list[tuple[Mark, dict[str, Any]]]:
     """One more than are shown; none where the store is not made yet, since the pipeline delivered nothing."""
     mark = _mark(asked)
@@ -89,6 +106,10 @@ def _read_page(asked: PageRequest, which: DecisionFilter) -> list[tuple[Mark, di
         with closing(asked.parts.deps.store()) as store:
             return store.decisions_before(which, mark, ROWS + 1)
     except UsageError:
+        return []
+    except ProblemError as problem:  # no sink stores decisions; the lake may have them
+        if problem.kind != "no-store" or asked.parts.lake is None or not asked.parts.lake.there:
+            raise
         return []
 
 
@@ -98,11 +119,22 @@ def _receipt(asked: PageRequest, decision_id: str) -> Mapping[str, Any] | None:
 
 
 def _mark(asked: PageRequest) -> Mark | None:
+    place = _place(asked)
+    return None if place is None else (place[0], place[1])
+
+
+def _lake_place(asked: PageRequest) -> LakePlace | None:
+    place = _place(asked)
+    return None if place is None else LakePlace.of(place)
+
+
+def _place(asked: PageRequest) -> list[Any] | None:
     cursor = asked.query.get("before", "")
-    if not cursor:
-        return None
-    time, number = place_of(cursor, OF, lambda place: [type(each) for each in place] == [str, int])
-    return time, number
+    return place_of(cursor, OF, _fits) if cursor else None
+
+
+def _fits(place: list[Any]) -> bool:
+    return [type(each) for each in place] == [str, int] or LakePlace.of(place) is not None
 
 
 def _row(asked: PageRequest, body: Mapping[str, Any]) -> DecisionRow:

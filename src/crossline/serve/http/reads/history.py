@@ -1,0 +1,191 @@
+"""What the lake has and the store does not: alerts and decisions older than those of the store.
+
+The lake is read by the command line in a process of its own: planning its files would delay decisions. Whether it has
+anything older is asked once in ten minutes, so that lists that end in the store do not wait for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+
+from crossline.basics.errors import CrosslineError
+from crossline.basics.times import format_instant, parse_instant_ms
+from crossline.evaluate.alerts.alert_json import read_alert
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter
+from crossline.logs import get_logger
+from crossline.serve.http.commands import Commands
+from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.problems import ProblemError, not_found
+
+LAKE = "lake"  # the first part of a cursor into it
+WAIT_S, KNOWN_S = 60.0, 600.0
+NO_END_MS = 253_402_300_799_999  # the end of the year 9999
+What = Literal["alerts", "decisions"]
+Row = Mapping[str, Any]
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LakePlace:
+    """Where a list goes on in the lake: before ``end_ms``, without the first ``skipped`` rows of these.
+
+    Attributes:
+        end_ms: Epoch milliseconds, exclusive.
+        skipped: How many rows of the last instant were listed already.
+    """
+
+    end_ms: int
+    skipped: int = 0
+
+    def as_list(self) -> list[str | int]:
+        """As a cursor has it."""
+        return [LAKE, self.end_ms, self.skipped]
+
+    @staticmethod
+    def of(place: Sequence[Any]) -> LakePlace | None:
+        """The place of a cursor; None: it is none of the lake."""
+        if len(place) != 3 or place[0] != LAKE or not all(type(each) is int for each in place[1:]):
+            return None
+        within = -NO_END_MS <= place[1] <= NO_END_MS + 1 and 0 <= place[2] < 2**31
+        return LakePlace(place[1], place[2]) if within else None
+
+
+@dataclass(frozen=True, slots=True)
+class LakePage:
+    """Rows, and where the next ones are; None: there are no more."""
+
+    rows: Sequence[Row]
+    next: LakePlace | None
+
+
+@dataclass(slots=True)
+class LakeReads:
+    """Lists what a pipeline's lake has."""
+
+    deps: Dependencies
+    commands: Commands
+    clock_s: Callable[[], float] = time.monotonic
+    _known: dict[str, tuple[float, int, bool]] = field(default_factory=dict)
+
+    @property
+    def there(self) -> bool:
+        """Whether the pipeline has a lake."""
+        return self.deps.config.lake is not None
+
+    async def older(self, what: What) -> LakePlace | None:
+        """Where a list that ended in the store goes on; None: the lake has nothing older, or cannot be read."""
+        if not self.there:
+            return None
+        end_ms = await run_in_threadpool(self._store_begins, what)
+        at_s, known_ms, found = self._known.get(what, (0.0, 0, False))
+        if what not in self._known or known_ms != end_ms or self.clock_s() >= at_s + KNOWN_S:
+            try:
+                found = bool((await self.page(what, [], LakePlace(end_ms), 1)).rows)
+            except (CrosslineError, ProblemError, RuntimeError) as error:
+                log.warning("the lake cannot be read", error=str(error))
+                found = False
+            self._known[what] = self.clock_s(), end_ms, found
+        return LakePlace(end_ms) if found else None
+
+    async def alerts(self, which: AlertFilter, place: LakePlace, limit: int) -> LakePage:
+        """Alerts that match, the latest first, each with its ``status``."""
+        names = {"--rule": which.rule_id, "--kind": which.kind, "--severity": which.severity}
+        given = [f"{name}={value}" for name, value in names.items() if value is not None]
+        given += [f"--key={name}={value}" for name, value in which.key.items()]
+        return await self.page("alerts", [*given, *_since(which.since_ms)], _within(place, which.until_ms), limit)
+
+    async def decisions(
+        self, which: DecisionFilter, place: LakePlace, limit: int, decision_id: str | None = None
+    ) -> LakePage:
+        """Decisions and revisions that match, the latest first."""
+        names = {
+            "--record": which.record_id,
+            "--stream": which.stream,
+            "--decision": which.decision,
+            "--id": decision_id,
+        }
+        given = [f"{name}={value}" for name, value in names.items() if value is not None]
+        return await self.page("decisions", [*given, *_since(which.since_ms)], _within(place, which.until_ms), limit)
+
+    async def on_record(self, record_id: str, stream: str | None) -> list[Row]:
+        """The decisions on a record, each with its revisions, in the order of their ids, if the store may lack them."""
+        if await self.older("decisions") is None:
+            return []
+        found = await self.decisions(DecisionFilter(stream=stream, record_id=record_id), LakePlace(NO_END_MS), 1_000)
+        return _with_revisions(found.rows)
+
+    async def decision(self, decision_id: str) -> Row | None:
+        """A decision with its revisions; None: the lake does not have it, or nothing older than the store."""
+        if "\0" in decision_id or await self.older("decisions") is None:
+            return None
+        found = await self.decisions(DecisionFilter(), LakePlace(NO_END_MS), 1_000, decision_id)
+        return next((each for each in _with_revisions(found.rows) if each["decision_id"] == decision_id), None)
+
+    async def alert(self, alert_id: str) -> dict[str, Any]:
+        """An alert by its id or the start of it, with its corrections. Raises ProblemError if there is none."""
+        missing = not_found(f"alert {alert_id}", "GET /v1/alerts lists those there are")
+        if await self.older("alerts") is None:
+            raise missing
+        given = ["alerts", "show", alert_id, "--pipeline", str(self.deps.pipeline), "--no-records", "--json"]
+        done = await self.commands.run(given, WAIT_S, missing)
+        found: dict[str, Any] = read_alert(done.out.splitlines()[0])
+        corrections = found.get("corrections", [])
+        status = str(corrections[-1]["outcome"]) if corrections else "standing"
+        return {**found, "status": status, "corrections": corrections}
+
+    async def page(self, what: What, given: Sequence[str], place: LakePlace, limit: int) -> LakePage:
+        """Rows of ``crossline lake WHAT``, the latest first."""
+        most = place.skipped + limit + 1
+        until = ["--until", format_instant(place.end_ms)] if place.end_ms <= NO_END_MS else []
+        asked = ["lake", what, "--pipeline", str(self.deps.pipeline), *given, *until, "--limit", str(most), "--json"]
+        done = await self.commands.run(asked, WAIT_S)
+        read = read_alert if what == "alerts" else orjson.loads
+        rows: list[Row] = [read(line) for line in done.out.splitlines()]
+        shown = rows[: place.skipped + limit]
+        if len(rows) <= len(shown) or not shown:
+            return LakePage(shown[place.skipped :], None)
+        last: str = shown[-1]["event_time"]
+        skipped = sum(1 for each in shown if each["event_time"] == last)
+        return LakePage(shown[place.skipped :], LakePlace(parse_instant_ms(last) + 1, skipped))
+
+    def _store_begins(self, what: What) -> int:
+        """The event time of the oldest row of the store, epoch milliseconds; without one, the end of time."""
+        try:
+            with closing(self.deps.store()) as store:
+                rows = (
+                    store.alerts(AlertFilter(), 1, newest_first=False)
+                    if what == "alerts"
+                    else store.decisions(DecisionFilter(), 1, newest_first=False)
+                )
+                oldest = next(iter(rows), None)
+        except (CrosslineError, ProblemError):  # no store, or none yet
+            oldest = None
+        return NO_END_MS if oldest is None else parse_instant_ms(oldest["event_time"])
+
+
+def _since(since_ms: int | None) -> list[str]:
+    return [] if since_ms is None else ["--since", format_instant(since_ms)]
+
+
+def _within(place: LakePlace, until_ms: int | None) -> LakePlace:
+    if until_ms is None or until_ms >= place.end_ms:
+        return place
+    return LakePlace(until_ms)
+
+
+def _with_revisions(rows: Sequence[Row]) -> list[Row]:
+    """Decisions with their revisions in the order in which they came, by their ids."""
+    ordered = sorted(rows, key=lambda each: int(each.get("revision", 0)))
+    first = {each["decision_id"]: each for each in ordered if not each.get("revises")}
+    return [
+        {**first[name], "revisions": [each for each in ordered if each.get("revises") == name]}
+        for name in sorted(first)
+    ]
