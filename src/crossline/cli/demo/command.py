@@ -22,7 +22,7 @@ from rich.text import Text
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import parse_instant_ms
-from crossline.cli.demo.api_request import as_lines, ask, payment_to_ask, serve_section, served
+from crossline.cli.demo.api_request import ApiExchange, as_lines, ask, payment_to_ask, serve_section, served
 from crossline.cli.demo.lake_tour import SECTION, LatePublication, Step
 from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
 from crossline.cli.demo.other_kernels import OtherKernels
@@ -32,6 +32,7 @@ from crossline.cli.terminal import Listing, screen
 if TYPE_CHECKING:
     from crossline.generate.score import Score
     from crossline.io.sinks.base import Delivery
+    from crossline.runtime.pipeline.assemble import RunOptions
     from crossline.runtime.work.totals import Totals
     from crossline.settings.config import PipelineConfig as Config
 
@@ -76,8 +77,7 @@ def demo(
     from crossline.generate.cards import CardWorkload
     from crossline.generate.score import score
     from crossline.generate.source import read_source
-    from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config, session_for
-    from crossline.runtime.spark_internals.gateway import end_session
+    from crossline.runtime.pipeline.assemble import RunOptions, read_config
     from crossline.settings.config import in_folder
 
     _lay_out(folder, records, pace, lake=lake)
@@ -100,24 +100,34 @@ def demo(
                 kernels.begin()
 
         options = RunOptions(on_batch=on_batch, screen=sys.stderr if as_json else None)
-        with stoppable() as stopping:
-            spark = session_for(config)
-            try:
-                stopping.check()
-                running = assemble(spark, config, options)
-                stopping.stops(running)
-                running.start()
-                with served(config, folder) as problem:
-                    totals = running.run_until(records)
-                    asked = ask(config, folder, payment_to_ask(seen, workload, records), problem)
-            finally:
-                end_session(spark)
+        payment = partial(payment_to_ask, seen, workload, records)
+        totals, asked = _streamed(config, folder, records, options, payment)
         frauds = workload.labels(0, records)
         figures = summary(config, totals, score(seen, frauds), latencies_ms(seen, _started_ms(config), pace))
         figures["asked"] = asked.to_json()
         _show(figures, None if late is None else partial(late.tour, frauds), as_json=as_json)
         if sys.stdout.isatty() and not as_json if console is None else console:
             go_on(config, folder, records)
+
+
+def _streamed(
+    config: Config, folder: Path, records: int, options: RunOptions, payment: Callable[[], Any]
+) -> tuple[Totals, ApiExchange]:
+    """Run the pipeline until so many records are judged, and ask its API about ``payment``."""
+    from crossline.runtime.pipeline.assemble import assemble, session_for
+    from crossline.runtime.spark_internals.gateway import end_session
+
+    with stoppable() as stopping:
+        spark = session_for(config)
+        try:
+            stopping.check()
+            running = assemble(spark, config, options)
+            stopping.stops(running)
+            running.start()
+            with served(config, folder) as problem:
+                return running.run_until(records), ask(config, folder, payment(), problem)
+        finally:
+            end_session(spark)
 
 
 def _show(figures: dict[str, Any], tour: Callable[[], list[Step]] | None, *, as_json: bool) -> None:
