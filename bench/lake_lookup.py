@@ -151,7 +151,8 @@ class Table:
         made = Delivery("lakebench", 0, alerts=every, checkpoint=CHECKPOINT, began_ms=START_MS)
         rows = delivery_rows([SpooledBatch(made, {}, START_MS)])
         LakeTable.ensure(lake, ALERTS).append(rows[ALERTS], CHECKPOINT, 0)
-        Watermarks(LakeTable.ensure(lake, WATERMARKS)).append(Watermark(CHECKPOINT, self.records // 100_000 + 1))
+        last = Watermark(CHECKPOINT, self.records // 100_000 + 1, int(self.at_ms(self.records)))
+        Watermarks(LakeTable.ensure(lake, WATERMARKS)).append(last)
         lake.close()
 
     def _alert(self, number: int, window_ms: int, place: int) -> dict[str, Any]:

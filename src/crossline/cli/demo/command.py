@@ -142,7 +142,7 @@ def _show(figures: dict[str, Any], tour: Callable[[], list[Step]] | None, *, as_
         sys.stdout.flush()
 
 
-def _lay_out(folder: Path, records: int, pace: int, *, lake: bool) -> None:
+def _lay_out(folder: Path, records: int, pace: int, *, lake: bool = False) -> None:
     """The card example as a project of its own, its traffic paced."""
     _clear(folder)
     example = resources.files("crossline.cli") / "templates" / "cards"

@@ -113,7 +113,7 @@ def test_lake_at_lists_the_last_word(
     lines = capfd.readouterr().out.splitlines()
     assert [each.record_id in line for each, line in zip(api[-2:], lines, strict=True)] == [True, True]
     assert run_command([*given, "--limit", "2"]) == 0
-    assert f"the last 2 of {len(api)}" in capfd.readouterr().err
+    assert "the last 2, there are more" in capfd.readouterr().err
 
 
 def test_a_table_of_before_withdrawals_can_be_read(pipeline: SpooledPipeline) -> None:
