@@ -1,9 +1,9 @@
 """Measures a replay of a lake beside DuckDB: ``python -m bench.lake_replay --folder F --records N [--rounds R]``.
 
-``--folder`` has the lake that ``bench.lake_lookup --folder F --records N`` made. The rule adds the
-amounts of an account within two hours, and has an alert from 4,300 on. Both engines read the same Parquet files, and their
-counts of alerts must be equal. DuckDB computes the window by SQL; the replay judges by the engine of the pipeline, with
-alerts and evidence. ``--kill-after S`` kills the replay after S seconds and resumes it once.
+``--folder`` has the lake that ``bench.lake_lookup --folder F --records N`` made. The rule adds the amounts of an
+account within two hours. Both engines read the same Parquet files, and their counts of alerts must be equal. DuckDB
+computes the window by SQL; the replay judges by the engine of the pipeline, with alerts and evidence. ``--kill-after``
+kills the replay after so many seconds and resumes it once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from crossline.rule_registry.content import read_pipeline_in_place
 
 RULE = """\
 - {rule_id: burst, version: 1, rule_type: velocity, source_topic: %s, group_by: account_id, window: 2h,
-   aggregation_type: sum, aggregation_field: amount_cents, aggregation_threshold: 430000, emit: every}
+   aggregation_type: sum, aggregation_field: amount_cents, aggregation_threshold: 390000, emit: every}
 """
 SQL = """
 SELECT count(*) FROM (
   SELECT sum(amount_cents) OVER (PARTITION BY account_id ORDER BY _event_time
     RANGE BETWEEN INTERVAL 7199999 MILLISECONDS PRECEDING AND CURRENT ROW) AS n
   FROM read_parquet($files)
-) WHERE n >= 430000
+) WHERE n >= 390000
 """
 
 

@@ -75,7 +75,8 @@ def backtest(
         on_batch: Called after each batch.
         on_start: Called with the run before it starts, to stop it from another thread.
         processes: The number of processes; by default the number of processors.
-        kept: A folder that keeps the run, so that it goes on there after a stop; None: it begins anew.
+        kept: A folder that keeps the run, so that it goes on there after a stop; None: it begins anew. The caller
+            discards it (``resumable.discard``) once the output is of no more use to it.
 
     Raises:
         StoppedError: it was stopped; ``output`` is unchanged.
@@ -132,7 +133,7 @@ def _resumed(run: _Run, judged: BacktestSpec, output: Path, decisions: Path | No
         with kept.writer(decisions=decisions is not None) as writer:
             judge = StateServerJudge(source, kept.cache, 1)
             totals = _judged(run, source, judge, writer, kept.totals, kept)
-        kept.finish(output, decisions)
+        kept.copy_output(output, decisions)
     return BacktestResult(output, totals)
 
 

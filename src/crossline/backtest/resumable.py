@@ -35,7 +35,7 @@ class KeptRun:
     """A replay in a folder.
 
     Attributes:
-        folder: The folder. It is removed when the run is finished.
+        folder: The folder.
         processes: How many processes it was begun with; its keys are divided among as many shards.
         cuts: What cuts its input into batches.
         batch: The last batch that is done; -1: none.
@@ -72,12 +72,16 @@ class KeptRun:
         totals = {name: value for name, value in asdict(self.totals).items() if name not in _TIMES}
         _replace(self.folder / MARK, {"batch": batch, "place": place, "sizes": writer.sizes(), "totals": totals})
 
-    def finish(self, output: Path, decisions: Path | None) -> None:
-        """Move the output to its place, and remove the folder."""
-        shutil.move(self.folder / ALERTS, output)
+    def copy_output(self, output: Path, decisions: Path | None) -> None:
+        """Copy the output to its place. The folder stays until ``discard``: a kill meanwhile loses nothing."""
+        shutil.copyfile(self.folder / ALERTS, output)
         if decisions is not None:
-            shutil.move(self.folder / DECISIONS, decisions)
-        shutil.rmtree(self.folder)
+            shutil.copyfile(self.folder / DECISIONS, decisions)
+
+
+def discard(folder: Path) -> None:
+    """Remove the folder of a run whose output is where it belongs."""
+    shutil.rmtree(folder)
 
 
 @contextmanager

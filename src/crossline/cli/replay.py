@@ -133,6 +133,7 @@ def replay_spec(
 
 def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, stopping: Stopping) -> dict[str, Any]:
     from crossline.backtest import in_process
+    from crossline.backtest.resumable import discard
     from crossline.lake.replay import keep_span, write_delivered
 
     do_without_pandas()
@@ -161,6 +162,8 @@ def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, 
             keep_span(alerts, folder / "kept.jsonl", asked.span)
             figures["compare"] = differences(folder / "delivered.jsonl", folder / "kept.jsonl")
         stopping.check()  # else what was drafted would be kept
+    if asked.resume is not None:
+        discard(asked.resume)
     return figures
 
 
