@@ -5,7 +5,6 @@ Each step is a command, printed as a user would give it in the demo's folder, wi
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -34,7 +33,7 @@ RULE = """\
   window: 30m
   aggregation_type: sum
   aggregation_field: amount_cents
-  aggregation_threshold: 150000
+  aggregation_threshold: 100000
   severity: medium
 """
 FIGURES = """\
@@ -91,11 +90,12 @@ def steps(labels: Sequence[str], at_ms: int) -> Iterator[tuple[str, list[str]]]:
 
 def tour(folder: Path, frauds: Iterable[PlantedFraud], at_ms: int) -> list[Step]:
     """Run the steps in ``folder``, and print them on standard error; it ends with a step that fails."""
+    from crossline.generate.labels import label_lines
+
     (folder / FIGURES_FILE).write_text(FIGURES, encoding="utf-8")
-    labels = [{"record_id": record_id, "is_fraud": True} for fraud in frauds for record_id in fraud.record_ids]
-    (folder / LABELS_FILE).write_text("".join(f"{json.dumps(each)}\n" for each in labels), encoding="utf-8")
+    (folder / LABELS_FILE).write_bytes(label_lines(frauds))
     found: list[Step] = []
-    for why, arguments in steps(["--labels", "--labels-file", LABELS_FILE, "--labels-known-by", "now"], at_ms):
+    for why, arguments in steps(["--labels-file", LABELS_FILE, "--labels-known-by", "now"], at_ms):
         shown = shlex.join(["crossline", *arguments])
         sys.stderr.write(f"\n# {why}\n$ {shown}\n")
         started_s = time.monotonic()
@@ -108,8 +108,9 @@ def tour(folder: Path, frauds: Iterable[PlantedFraud], at_ms: int) -> list[Step]
             text=True,
             check=False,
         )
-        found.append(Step(why, shown, made.returncode, round(time.monotonic() - started_s, 1), made.stdout))
-        sys.stderr.write(made.stdout)
+        lines = [line for line in made.stdout.splitlines(keepends=True) if not line.startswith("{")]  # without the log
+        found.append(Step(why, shown, made.returncode, round(time.monotonic() - started_s, 1), "".join(lines)))
+        sys.stderr.write(found[-1].printed)
         if made.returncode:
             break
     return found
