@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Literal
 
 import orjson
@@ -23,10 +24,11 @@ from crossline.io.stores.protocol import AlertFilter, DecisionFilter
 from crossline.lake.catalog import sqlite_file
 from crossline.logs import get_logger
 from crossline.serve.fault_log import TellableError
-from crossline.serve.http.commands import Commands
+from crossline.serve.http.commands import CommandResult, Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError, not_found
 
+NOT_READ = "the lake was not read"  # in what ``crossline alerts show`` says of a lake that fails
 LAKE = "lake"  # the first part of a cursor into it
 WAIT_S, KNOWN_S = 60.0, 600.0
 PROBE_S, RETRY_S = 5.0, 10.0  # how long a list waits to learn whether it goes on; when a failed answer is asked again
@@ -112,12 +114,13 @@ class LakeReads:
         if known is not None and known.end_ms == end_ms and self.clock_s() < known.until_s:
             return known
         found = failed = False
-        if await run_in_threadpool(self._made):
+        made = await run_in_threadpool(self._made)
+        if made:
             try:
                 found = bool((await self.page(what, [], LakePlace(end_ms), 1, PROBE_S)).rows)
             except RetryableError:
                 failed = True
-        kept_s = KNOWN_S if found else RETRY_S
+        kept_s = KNOWN_S if made and not failed else RETRY_S
         self._known[what] = answer = _Answer(self.clock_s() + kept_s, end_ms, found, failed)
         return answer
 
@@ -180,11 +183,26 @@ class LakeReads:
         if not await self._may_have("alerts"):
             raise missing
         given = ["alerts", "show", alert_id, "--pipeline", str(self.deps.pipeline), "--no-records", "--json"]
-        done = await self.commands.run(given, WAIT_S, missing)
+        done = await self.show(given, missing)
         found: dict[str, Any] = read_alert(done.out.splitlines()[0])
         corrections = found.get("corrections", [])
         status = str(corrections[-1]["outcome"]) if corrections else "standing"
         return {**found, "status": status, "corrections": corrections}
+
+    async def show(self, arguments: Sequence[str], missing: ProblemError) -> CommandResult:
+        """The answer of ``crossline alerts show``.
+
+        Raises ``missing`` if there is no such alert, RetryableError if it may be in the lake, which cannot be read.
+        """
+        try:
+            return await self.commands.run(arguments, WAIT_S)
+        except ProblemError as error:
+            if self.there and NOT_READ in error.detail and await run_in_threadpool(self._made):
+                log.warning("the lake cannot be read", error=error.detail)
+                raise _unreadable() from error
+            if error.status == HTTPStatus.BAD_REQUEST:
+                raise
+            raise missing from None
 
     async def page(
         self, what: What, given: Sequence[str], place: LakePlace, limit: int, wait_s: float = WAIT_S
@@ -193,8 +211,8 @@ class LakeReads:
 
         Raises RetryableError where the lake cannot be read; why is in the log, since it names files of the server.
         """
-        if any("\0" in each for each in given):
-            return LakePage([], None)  # nothing that is kept has this character, and no command line can
+        if place.end_ms <= BEGIN_MS or any("\0" in each for each in given):
+            return LakePage([], None)  # nothing that is stored has this character, and no command line can
         most = place.skipped + limit + 1
         until = ["--until", format_instant(place.end_ms)] if place.end_ms <= NO_END_MS else []
         asked = ["lake", what, "--pipeline", str(self.deps.pipeline), *given, *until, "--limit", str(most), "--json"]
