@@ -97,6 +97,10 @@ class LakeReads:
         """Whether the pipeline has a lake."""
         return self.deps.config.lake is not None
 
+    def forget(self) -> None:
+        """Ask the lake again at the next list."""
+        self._known.clear()
+
     async def older(self, what: What) -> LakePlace | None:
         """Where a list that ended in the store goes on; None: the lake has nothing older, or was not made yet.
 

@@ -37,10 +37,11 @@ def asked(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clie
 
 
 @pytest.fixture
-def fresh(root: Path, tmp_path: Path) -> Iterator[Client]:
+def fresh(asked: Client) -> Iterator[Client]:
     """Knows nothing of the lake yet."""
-    with client_of(dependencies(root, tmp_path)) as client:
-        yield client
+    asked.app.state.lake.forget()
+    yield asked
+    asked.app.state.lake.forget()
 
 
 def walked(client: Client, query: str, limit: int) -> list[str]:
@@ -146,7 +147,7 @@ def test_a_lake_that_cannot_be_read_is_not_a_lake_without_rows(fresh: Client, ro
         assert fresh.get("/v1/entities/account_id/a0").json()["alerts_more"] is True
     finally:
         catalog.write_bytes(kept)
-    fresh.app.state.lake.clock_s = lambda: 1e12
+    fresh.app.state.lake.forget()
     assert walked(fresh, "", 1) == [NEW, OLD]
 
 
