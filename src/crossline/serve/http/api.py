@@ -110,7 +110,7 @@ def _asked(
     return (
         audit_routes(deps),
         running_routes(deps),
-        alert_routes(deps, commands, lake),
+        alert_routes(deps, lake),
         explained_routes(deps, commands, jobs, lake),
         decision_routes(deps, lake),
         *_finding(deps, lake),

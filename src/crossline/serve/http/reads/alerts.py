@@ -16,7 +16,6 @@ from crossline.basics.texts.problems import shown
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter, Mark, Store
 from crossline.io.tokens.lookup import key_as_tokens
-from crossline.serve.http.commands import Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.etags import etag_of
 from crossline.serve.http.paging import LIMIT_DEFAULT, Cursor, Limit, cursor_of, mark_fits, page, place_of
@@ -39,7 +38,7 @@ When = Annotated[str | None, Query(max_length=40, description="An instant of eve
 AlertId = Annotated[str, Path(description="Id of the alert, or its first characters (at least 4).")]
 
 
-def alert_routes(deps: Dependencies, commands: Commands, lake: LakeReads) -> APIRouter:
+def alert_routes(deps: Dependencies, lake: LakeReads) -> APIRouter:
     """The routes of alerts."""
     routes = APIRouter(tags=["alerts"])
 
@@ -91,11 +90,11 @@ def alert_routes(deps: Dependencies, commands: Commands, lake: LakeReads) -> API
         only_known(request)
         return json_answer(await alert_of(deps, lake, alert_id))
 
-    _record_route(routes, deps, commands)
+    _record_route(routes, deps, lake)
     return routes
 
 
-def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> None:
+def _record_route(routes: APIRouter, deps: Dependencies, lake: LakeReads) -> None:
     @routes.get(
         "/v1/alerts/{alert_id}/records",
         openapi_extra=needs("read:records"),
@@ -108,9 +107,8 @@ def _record_route(routes: APIRouter, deps: Dependencies, commands: Commands) -> 
         """
         only_known(request)
         _check_id(alert_id)
-        done = await commands.run(
+        done = await lake.show(
             ["alerts", "show", alert_id, "--pipeline", str(deps.pipeline), "--read-for", READ_FOR, "--json"],
-            WAIT_S,
             not_found(f"alert {alert_id}"),
         )
         printed = orjson.loads(done.out.splitlines()[0])

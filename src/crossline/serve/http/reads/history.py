@@ -1,7 +1,8 @@
 """What the lake has and the store does not: alerts and decisions older than those of the store.
 
 The lake is read by the command line in a process of its own: planning its files would delay decisions. Whether it has
-anything older is asked once in ten minutes, so that lists that end in the store do not wait for it.
+anything older is asked once in ten minutes, so that lists that end in the store do not wait for it. While the lake
+cannot be read, these lists still name a next page, which is answered 503: a client sees that rows are missing.
 """
 
 from __future__ import annotations
@@ -10,22 +11,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Literal
 
 import orjson
 from starlette.concurrency import run_in_threadpool
 
-from crossline.basics.errors import CrosslineError
+from crossline.basics.errors import RetryableError, UsageError
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.stores.protocol import AlertFilter, DecisionFilter
+from crossline.lake.catalog import sqlite_file
 from crossline.logs import get_logger
-from crossline.serve.http.commands import Commands
+from crossline.serve.fault_log import TellableError
+from crossline.serve.http.commands import CommandResult, Commands
 from crossline.serve.http.deps import Dependencies
 from crossline.serve.http.problems import ProblemError, not_found
 
+NOT_READ = "the lake was not read"  # in what ``crossline alerts show`` says of a lake that fails
 LAKE = "lake"  # the first part of a cursor into it
 WAIT_S, KNOWN_S = 60.0, 600.0
+PROBE_S, RETRY_S = 5.0, 10.0  # how long a list waits to learn whether it goes on; when a failed answer is asked again
+BEGIN_MS = -62_135_596_800_000  # the start of the year 1
 NO_END_MS = 253_402_300_799_999  # the end of the year 9999
 What = Literal["alerts", "decisions"]
 Row = Mapping[str, Any]
@@ -54,7 +61,7 @@ class LakePlace:
         """The place of a cursor; None: it is none of the lake."""
         if len(place) != 3 or place[0] != LAKE or not all(type(each) is int for each in place[1:]):
             return None
-        within = -NO_END_MS <= place[1] <= NO_END_MS + 1 and 0 <= place[2] < 2**31
+        within = BEGIN_MS <= place[1] <= NO_END_MS + 1 and 0 <= place[2] < 2**31
         return LakePlace(place[1], place[2]) if within else None
 
 
@@ -66,6 +73,16 @@ class LakePage:
     next: LakePlace | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """Whether the lake has anything older than ``end_ms``; ``failed``: it could not be read. Good until ``until_s``."""
+
+    until_s: float
+    end_ms: int
+    found: bool
+    failed: bool = False
+
+
 @dataclass(slots=True)
 class LakeReads:
     """Lists what a pipeline's lake has."""
@@ -73,33 +90,65 @@ class LakeReads:
     deps: Dependencies
     commands: Commands
     clock_s: Callable[[], float] = time.monotonic
-    _known: dict[str, tuple[float, int, bool]] = field(default_factory=dict)
+    _known: dict[str, _Answer] = field(default_factory=dict)
 
     @property
     def there(self) -> bool:
         """Whether the pipeline has a lake."""
         return self.deps.config.lake is not None
 
+    def forget(self) -> None:
+        """Ask the lake again at the next list."""
+        self._known.clear()
+
     async def older(self, what: What) -> LakePlace | None:
-        """Where a list that ended in the store goes on; None: the lake has nothing older, or cannot be read."""
+        """Where a list that ended in the store goes on; None: the lake has nothing older, or was not made yet.
+
+        A lake that cannot be read may have something: the next page is the one that fails.
+        """
         if not self.there:
             return None
+        answer = await self._asked(what)
+        return LakePlace(answer.end_ms) if answer.found or answer.failed else None
+
+    async def _asked(self, what: What) -> _Answer:
+        """Whether the lake has anything older than the store, as it was or is now."""
         end_ms = await run_in_threadpool(self._store_begins, what)
-        at_s, known_ms, found = self._known.get(what, (0.0, 0, False))
-        if what not in self._known or known_ms != end_ms or self.clock_s() >= at_s + KNOWN_S:
+        known = self._known.get(what)
+        if known is not None and known.end_ms == end_ms and self.clock_s() < known.until_s:
+            return known
+        found = failed = False
+        made = await run_in_threadpool(self._made)
+        if made:
             try:
-                found = bool((await self.page(what, [], LakePlace(end_ms), 1)).rows)
-            except (CrosslineError, ProblemError, RuntimeError) as error:
-                log.warning("the lake cannot be read", error=str(error))
-                found = False
-            self._known[what] = self.clock_s(), end_ms, found
-        return LakePlace(end_ms) if found else None
+                found = bool((await self.page(what, [], LakePlace(end_ms), 1, PROBE_S)).rows)
+            except RetryableError:
+                failed = True
+        kept_s = KNOWN_S if made and not failed else RETRY_S
+        self._known[what] = answer = _Answer(self.clock_s() + kept_s, end_ms, found, failed)
+        return answer
+
+    async def _may_have(self, what: What) -> bool:
+        """Whether the lake has anything older than the store. Raises RetryableError where it cannot be read."""
+        if not self.there:
+            return False
+        answer = await self._asked(what)
+        if answer.failed:
+            raise _unreadable()
+        return answer.found
+
+    def _made(self) -> bool:
+        """Whether there is a lake by now, as far as this can be seen without reading it."""
+        place = sqlite_file(self.deps.config)
+        return place is None or place.exists()
 
     async def alerts(self, which: AlertFilter, place: LakePlace, limit: int) -> LakePage:
         """Alerts that match, the latest first, each with its ``status``."""
         names = {"--rule": which.rule_id, "--kind": which.kind, "--severity": which.severity}
         given = [f"{name}={value}" for name, value in names.items() if value is not None]
         given += [f"--key={name}={value}" for name, value in which.key.items()]
+        if any("=" in name for name in which.key):
+            return LakePage([], None)  # no field has such a name, and the command line would read another
         return await self.page("alerts", [*given, *_since(which.since_ms)], _within(place, which.until_ms), limit)
 
     async def decisions(
@@ -117,36 +166,68 @@ class LakeReads:
 
     async def on_record(self, record_id: str, stream: str | None) -> list[Row]:
         """The decisions on a record, each with its revisions, in the order of their ids, if the store may lack them."""
-        if await self.older("decisions") is None:
+        if not await self._may_have("decisions"):
             return []
         found = await self.decisions(DecisionFilter(stream=stream, record_id=record_id), LakePlace(NO_END_MS), 1_000)
         return _with_revisions(found.rows)
 
     async def decision(self, decision_id: str) -> Row | None:
         """A decision with its revisions; None: the lake does not have it, or nothing older than the store."""
-        if "\0" in decision_id or await self.older("decisions") is None:
+        if "\0" in decision_id or not await self._may_have("decisions"):
             return None
         found = await self.decisions(DecisionFilter(), LakePlace(NO_END_MS), 1_000, decision_id)
         return next((each for each in _with_revisions(found.rows) if each["decision_id"] == decision_id), None)
 
     async def alert(self, alert_id: str) -> dict[str, Any]:
-        """An alert by its id or the start of it, with its corrections. Raises ProblemError if there is none."""
+        """An alert by its id or the start of it, with its corrections.
+
+        Raises ProblemError if there is none, RetryableError if the lake cannot be read.
+        """
         missing = not_found(f"alert {alert_id}", "GET /v1/alerts lists those there are")
-        if await self.older("alerts") is None:
+        if not await self._may_have("alerts"):
             raise missing
         given = ["alerts", "show", alert_id, "--pipeline", str(self.deps.pipeline), "--no-records", "--json"]
-        done = await self.commands.run(given, WAIT_S, missing)
+        done = await self.show(given, missing)
         found: dict[str, Any] = read_alert(done.out.splitlines()[0])
         corrections = found.get("corrections", [])
         status = str(corrections[-1]["outcome"]) if corrections else "standing"
         return {**found, "status": status, "corrections": corrections}
 
-    async def page(self, what: What, given: Sequence[str], place: LakePlace, limit: int) -> LakePage:
-        """Rows of ``crossline lake WHAT``, the latest first."""
+    async def show(self, arguments: Sequence[str], missing: ProblemError) -> CommandResult:
+        """The answer of ``crossline alerts show``.
+
+        Raises ``missing`` if there is no such alert, RetryableError if it may be in the lake, which cannot be read.
+        """
+        try:
+            return await self.commands.run(arguments, WAIT_S)
+        except ProblemError as error:
+            if self.there and NOT_READ in error.detail and await run_in_threadpool(self._made):
+                log.warning("the lake cannot be read", error=error.detail)
+                raise _unreadable() from error
+            if error.status == HTTPStatus.BAD_REQUEST:
+                raise
+            raise missing from None
+
+    async def page(
+        self, what: What, given: Sequence[str], place: LakePlace, limit: int, wait_s: float = WAIT_S
+    ) -> LakePage:
+        """Rows of ``crossline lake WHAT``, the latest first.
+
+        Raises RetryableError where the lake cannot be read; why is in the log, since it names files of the server.
+        """
+        if place.end_ms <= BEGIN_MS or any("\0" in each for each in given):
+            return LakePage([], None)  # nothing that is stored has this character, and no command line can
         most = place.skipped + limit + 1
         until = ["--until", format_instant(place.end_ms)] if place.end_ms <= NO_END_MS else []
         asked = ["lake", what, "--pipeline", str(self.deps.pipeline), *given, *until, "--limit", str(most), "--json"]
-        done = await self.commands.run(asked, WAIT_S)
+        try:
+            done = await self.commands.run(asked, wait_s)
+        except (ProblemError, RuntimeError) as error:
+            log.warning("the lake cannot be read", error=str(error))
+            raise _unreadable() from error
+        except RetryableError as error:
+            log.warning("the lake was not read in time", error=str(error))
+            raise
         read = read_alert if what == "alerts" else orjson.loads
         rows: list[Row] = [read(line) for line in done.out.splitlines()]
         shown = rows[: place.skipped + limit]
@@ -166,9 +247,13 @@ class LakeReads:
                     else store.decisions(DecisionFilter(), 1, newest_first=False)
                 )
                 oldest = next(iter(rows), None)
-        except (CrosslineError, ProblemError):  # no store, or none yet
+        except (UsageError, ProblemError):  # no store, or none yet
             oldest = None
         return NO_END_MS if oldest is None else parse_instant_ms(oldest["event_time"])
+
+
+def _unreadable() -> TellableError:
+    return TellableError("the pipeline's lake cannot be read now; send it again later", 10_000)
 
 
 def _since(since_ms: int | None) -> list[str]:
