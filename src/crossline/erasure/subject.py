@@ -21,6 +21,7 @@ _DIGEST_BYTES = 8
 _WORD = re.compile(r"[\w-]+")
 _TERM = re.compile(r"[^\s\"'`,;()\[\]{}<>=|]+")  # an id with other characters: between blanks, quotes and brackets
 _ENDS = ".:!?"
+_EXPONENT = re.compile(r"\d[eE][+-]?\d")  # 1e5 is the number 100000
 _NUMBER_DIGITS_MIN = 6  # a shorter number in a text is rather a figure
 # Fields that hold ids of records: there short numbers are ids as well.
 _ID_FIELDS = frozenset(
@@ -111,6 +112,7 @@ class Subject:
     _values: re.Pattern[str] | None = None  # of keys that are no word
     _terms: set[str] = field(default_factory=set)  # ids that are no word
     _forms: tuple[str, ...] = ()  # values of keys, as texts and JSON have them
+    _has_numbers: bool = False  # among values and ids
 
     def __post_init__(self) -> None:
         values = [key.value for key in self.keys if is_distinctive(key.value)]
@@ -119,6 +121,7 @@ class Subject:
         if odd:
             self._values = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, odd))})(?![\w-])")
         self._forms = tuple({form for key in self.keys for form in (key.value, *_escaped(key.value))})
+        self._has_numbers = any(_is_number(key.value) for key in self.keys)
         for stream, found in list(self.ids.items()):
             self.ids[stream] = set()
             self.add(stream, found)
@@ -131,6 +134,7 @@ class Subject:
             if text and not text.startswith(PSEUDONYM) and text not in mine:
                 mine.add(text)
                 self._known.add(text)
+                self._has_numbers = self._has_numbers or _is_number(text)
                 if is_distinctive(text):
                     (self._words if _WORD.fullmatch(text) else self._terms).add(text)
 
@@ -163,12 +167,17 @@ class Subject:
         return depth < _DEPTH_MAX and any(self.owns(each, stream, depth + 1) for each in inner)
 
     def suspects(self, text: str) -> bool:
-        """Whether a text may have a trace: quick, and never False where there is one."""
-        if any(form in text for form in self._forms) or text in self._known:
+        """Whether a text may have a trace: quick, and never False where there is one.
+
+        JSON may write any character as an escape, and a number with an exponent: such a text may have any value.
+        """
+        if "\\" in text or any(form in text for form in self._forms) or text in self._known:
+            return True
+        if self._has_numbers and _EXPONENT.search(text):
             return True
         if self._known and not self._known.isdisjoint(_WORD.findall(text)):
             return True
-        return bool(self._terms) and ("\\" in text or not self._terms.isdisjoint(_terms(text)))
+        return bool(self._terms) and not self._terms.isdisjoint(_terms(text))
 
     def mentions(self, text: str) -> bool:
         """Whether a text has a distinctive trace."""
@@ -249,6 +258,10 @@ def _terms(text: str) -> Iterator[str]:
     for term in _TERM.findall(text):
         yield term
         yield term.rstrip(_ENDS)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
 
 
 def _escaped(text: str) -> tuple[str, str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import string
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.basics.errors import UsageError
+from crossline.erasure.places.line_files import LinesPlace
 from crossline.erasure.rows import GONE, treat
 from crossline.erasure.subject import PSEUDONYM, Key, Subject, is_distinctive
 
@@ -135,3 +137,34 @@ def _strings(value: object) -> list[str]:
     if isinstance(value, dict):
         return [each for pair in value.items() for one in pair for each in _strings(one)]
     return []
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("José", r'"Jos\u00E9"'),
+        ("José", r'"Jos\u00e9"'),
+        ("a/1", r'"a\/1"'),
+        ("a7", r'"\u00617"'),
+        ("100000", "1e5"),
+        ("100000", "10.0E+4"),
+        ("-100000", "-1e5"),
+    ],
+)
+def test_a_value_is_found_however_json_writes_it(value: str, written: str, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    other = b'{"id":"r2","account_id":"b1"}'
+    path.write_text(f'{{"id":"r1","account_id":{written}}}\n{other.decode()}\n')
+    place = LinesPlace("records", lambda: [path], "payments", "id")
+    mine = subject(f"account_id={value}")
+    assert place.erase(mine).gone == 1
+    assert path.read_bytes() == other + b"\n"
+    assert mine.ids["payments"] == {"r1"}
+
+
+@pytest.mark.parametrize(("known", "written"), [("r1", r'"\u00721"'), ("100000", "1e5")])
+def test_an_id_is_suspected_however_json_writes_it(known: str, written: str) -> None:
+    mine = subject("account_id=zz", ids={"payments": {known}})
+    text = f'{{"stream":"payments","record_id":{written}}}'
+    assert mine.suspects(text)
+    assert treat(mine, {"body": text}) is GONE
