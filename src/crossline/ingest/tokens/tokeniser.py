@@ -141,13 +141,20 @@ class Tokeniser:
         return made
 
     def value(self, name: str, value: Any, person: Any = None) -> str:
-        """The token of one value of the sensitive field ``name``; of a token, itself."""
-        return self.values(name, [str(value)], None if person is None else str(person))[0]
+        """The token of one value of the sensitive field ``name``, as a record has it."""
+        of, text = self.fields[name], str(value)
+        return self._tokens(of, [text if of.person is None else (None if person is None else str(person), text)])[0]
 
     def values(self, name: str, values: Sequence[str], person: str | None = None) -> list[str]:
-        """The tokens of several values of the sensitive field ``name``, all of one person if the field has one."""
+        """The tokens of values that people give for the sensitive field ``name``, all of one person if it has one.
+
+        A value that is a token stays as it is. A value of a record never does: else a sender could take the token of
+        somebody else.
+        """
         of = self.fields[name]
-        return self._tokens(of, values if of.person is None else [(person, each) for each in values])
+        given = [each for each in values if not is_token(each)]
+        plain = iter(self._tokens(of, given if of.person is None else [(person, each) for each in given]))
+        return [each if is_token(each) else next(plain) for each in values]
 
     def letters(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Dead letters of the stream, without values of sensitive fields."""
@@ -166,11 +173,8 @@ class Tokeniser:
         wanted: dict[str, list[tuple[int, str, str]]] = {of.domain: [], of.person_domain: []}
         for n in new:
             person, value = _parted(pairs[n])
-            if is_token(value):
-                made[n] = value
-            else:
-                domain = of.domain if person is None else of.person_domain
-                wanted[domain].append((n, value if person is None else person, value))
+            domain = of.domain if person is None else of.person_domain
+            wanted[domain].append((n, value if person is None else person, value))
         for domain, some in wanted.items():
             keys = self.keys.keys(domain, [person for _, person, _ in some]) if some else []
             for (n, _, value), key in zip(some, keys, strict=True):

@@ -163,13 +163,22 @@ def test_one_record() -> None:
     assert tokeniser().record({"id": "r", "card": None, "email": None}) == {"id": "r", "card": None, "email": None}
 
 
-def test_a_token_is_its_own_token() -> None:
+def test_nobody_takes_the_token_of_another_by_sending_it() -> None:
+    tokens = tokeniser()
+    theirs = tokens.value("card.number", "4111")
+    field = tokens.fields["card.number"]
+    sent = tokens.column(field, pa.array([theirs, "4111"]), None).to_pylist()
+    assert sent == [naive("pan", theirs, "pan", theirs), theirs]
+    assert tokens.record({"card": {"number": theirs}}) == {"card": {"number": sent[0]}}
+    mail = tokens.record({"account_id": 5, "email": theirs})["email"]
+    assert mail == naive("email", theirs, "account_id", "5")
+
+
+def test_a_token_in_a_list_stands_for_itself() -> None:
     tokens = tokeniser()
     once = tokens.value("card.number", "4111")
-    assert tokens.value("card.number", once) == once
-    keys = tokens.keys
-    assert isinstance(keys, Keys)
-    assert keys.asked == [("pan", "4111")]
+    tokens.value("card.number", once)  # a record that has it as its value
+    assert tokens.values("card.number", [once, "4111", "4222"]) == [once, once, naive("pan", "4222", "pan", "4222")]
 
 
 def test_after_a_key_is_destroyed_nothing_remembered_is_used() -> None:
