@@ -34,6 +34,10 @@ def unreachable(around: Surroundings) -> Iterator[Unreachable]:
         yield Unreachable("audit log of the API", f"{config.serve.path}/audit is evidence of who wrote what")
     if around.checkpoint is not None and is_uri(around.checkpoint.state_root):
         yield Unreachable("earlier versions of objects", "where the bucket keeps versions: let them expire")
+    yield Unreachable(
+        "files that commands wrote",
+        "outputs of replay, backtest and figures, and folders of replay --resume: delete them, and run these again",
+    )
     yield Unreachable("logs of processes", "they name alerts and files, and are rotated by the system")
     yield Unreachable("backups and file system snapshots", "they are as they were; erase again after a restore")
 

@@ -96,6 +96,8 @@ def without(whole: Span, parts: Iterable[Span]) -> list[Span]:
     [(0, 2), (5, 9)]
     """
     found, at = [], whole[0]
+    if at >= whole[1]:
+        return []
     for start, end in sorted(part for part in parts if part[0] < part[1]):
         if start > at:
             found.append((at, min(start, whole[1])))
