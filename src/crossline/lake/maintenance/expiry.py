@@ -61,7 +61,7 @@ def expire(table: LakeTable, now_ms: int, snapshots_max: int, read_ms: int = REA
 def expire_history(
     table: LakeTable, between: Callable[[str], None] = lambda _: None, orphaned_ms: int = ORPHANED_AFTER_MS
 ) -> Expired:
-    """Keep the current snapshot alone, and no file that it does not use, whoever reads an older one.
+    """Keep the current snapshot alone, and no file that it does not use, even where a reader has an older one.
 
     A manifest of a replacing commit names the file that went, with the bounds of its columns. So one commit without
     files comes first: its snapshot leaves such manifests out. Files go before the snapshots that have them: a call that

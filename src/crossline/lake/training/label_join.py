@@ -221,7 +221,7 @@ def matched(records: pa.Table, versions: pa.Table, *, undated: bool) -> Iterator
 def _known_ms(versions: pa.Table, *, undated: bool) -> I64:
     """The first millisecond at which each version was known: int64[n].
 
-    One of which nobody says so is known at the end of time, or never.
+    A version without an instant is known at the end of time (``undated``), or never.
     """
     times = versions.column("known_at").cast(pa.int64())
     us = np.asarray(times.fill_null(0), np.int64)
