@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import orjson
 import typer
@@ -88,6 +88,7 @@ def _fill(
 ) -> None:
     """Judge ``found`` by the live versions, and keep what they give."""
     from crossline.backtest import in_process
+    from crossline.backtest.compare import read_alerts
     from crossline.lake.gaps.fill import keep_fills, rules_to_fill
     from crossline.lake.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
@@ -103,17 +104,10 @@ def _fill(
         finally:
             progress.done()
         stopping.check()
-        done = keep_fills(reader.lake, found, _alerts(folder / "alerts.jsonl"))
+        done = keep_fills(reader.lake, found, read_alerts(folder / "alerts.jsonl"))
     table = Listing("rule", "version", "from", "to", "records", "alerts")
     for each in done:
         gap = each.gap
         times = (format_instant(gap.from_ms), format_instant(gap.to_ms))
         table.add(gap.rule_id, str(gap.version), *times, f"{gap.records:,}", f"{each.alerts:,}")
     show(table)
-
-
-def _alerts(path: Path) -> Iterator[Mapping[str, Any]]:
-    from crossline.evaluate.alerts.alert_json import read_alert
-
-    with path.open("rb") as lines:
-        yield from map(read_alert, lines)

@@ -17,9 +17,11 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestSpec
+    from crossline.cli.backtest import Setting
     from crossline.lake.late.recompute import LateChange, LateRecords
     from crossline.lake.reading import LakeReader
     from crossline.lake.replay_input import LakeInput
+    from crossline.rules.ruleset import RuleSet
 
 
 def register(app: typer.Typer) -> None:
@@ -46,11 +48,14 @@ def late(
     from crossline.lake.late.recompute import keep_changes, late_records
 
     found = late_records(reader, instant_of("--from", from_), instant_of("--to", to))
+    setting = setting_of(None, None, None, str(pipeline), None, as_of_log=True)
+    log = log_of(setting.rules, setting.name)
+    rules = rules_as_of_log(log, setting.streams)
     changes: list[LateChange] = []
     left_out: dict[str, str] = {}
     with stoppable() as stopping:
         for each in found:
-            mine, others = _recomputed(reader, pipeline, each, stopping)
+            mine, others = _recomputed(reader, setting, log, rules, each, stopping)
             changes += mine
             left_out |= others
     kept = keep_changes(reader.lake, changes)
@@ -71,7 +76,7 @@ def late(
 
 
 def _recomputed(
-    reader: LakeReader, pipeline: Path, late: LateRecords, stopping: Stopping
+    reader: LakeReader, setting: Setting, log: Path, rules: RuleSet, late: LateRecords, stopping: Stopping
 ) -> tuple[list[LateChange], dict[str, str]]:
     """What the late records of a stream would have changed, and the rules that are left out."""
     from crossline.lake.late.patient_rules import patient_rules
@@ -79,9 +84,6 @@ def _recomputed(
     from crossline.lake.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
-    setting = setting_of(None, None, None, str(pipeline), None, as_of_log=True)
-    log = log_of(setting.rules, setting.name)
-    rules = rules_as_of_log(log, setting.streams)
     groups, left_out = patient_rules(rules, setting.defaults, late.lateness_ms)
     found: list[LateChange] = []
     for group in groups:

@@ -122,7 +122,7 @@ def _judged(rules: RuleSet, spans: Mapping[str, Span]) -> dict[tuple[str, str], 
 
 def _rows(reader: LakeReader, name: str) -> pa.Table | None:
     """The rows of a table; None: a lake of an earlier version does not have it."""
-    return reader.rows(name) if any(table.layout.name == name for table in reader.tables()) else None
+    return reader.rows(name) if reader.has(name) else None
 
 
 def _span(reader: LakeReader, stream: str) -> Span | None:

@@ -255,10 +255,11 @@ class BackfillReader:
         start = min(begun, key=lambda mark: mark.batch) if begun and len(begun) == len(mine) else None
         # A record may be dated that much later than it came.
         ahead_ms = max(snapshot.streams[source.stream].future_bound for source in mine)
+        first_read = self.history.first_read(len(self.sources))
         return past_start(
-            [self.sources[number] for number in numbers],
+            mine,
             _of_sources(start, numbers) if start is not None else None,
-            [self.history.first_read(len(self.sources))[number] for number in numbers],
+            [first_read[number] for number in numbers],
             _of_sources(end, numbers),
             self.stored,
             (_of_sources(mark, numbers) for mark in self.history.between(None, end)),
