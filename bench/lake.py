@@ -1,22 +1,28 @@
 """Measures the lake writer beside a run: ``python -m bench.lake [--minutes N] [--rate N] [--commit-every S]``.
 
-A pipeline of R1 judges payments at ``--rate`` records a second, which are appended to a file, and starts the writer as
-users do. The report
-has one row a minute: processor time of the writer as a share of one core, rows, files, bytes and snapshots of the
-records' table, the time of a scan of one key over all records, and the lag: records that were judged and are not in the
-lake. At the end the run stops, and the rows are counted against the records that it judged.
+A pipeline of R1 judges payments at ``--rate`` records a second, which are appended to a file, and ``crossline lake
+write`` follows it with the priority that it has beside a run. The report has one row a minute: processor time of the
+writer as a share of one core, rows, files, manifests and snapshots of the records' table, the slowest commit, and how
+long planning and reading take for two questions of an analyst: the payments of an account, and all alerts, of the last
+``--window`` minutes. At the end the run stops, and the rows are counted against the records that it judged.
+
+``--commit-every 15 --maintain-every 300 --minutes 60`` has as many commits as four hours of the defaults.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import statistics
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+import orjson
 import psutil
 import yaml
 
@@ -24,7 +30,8 @@ from bench.report import Report, say
 from crossline.generate.source import read_source
 from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import equal
+from crossline.lake.row_filters import all_of, between, equal
+from crossline.lake.table_layouts import records_table
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.runtime.machine.temporary_folders import own_folder_for
 
@@ -34,10 +41,25 @@ END_S_MAX = 600.0
 POLL_S = 0.2
 FEED_S = 0.2
 SETTLE_S = 5.0
+NICE = 10  # as beside a run
+ASKED = 5  # how often a question is asked for one row
+MS_PER_MINUTE = 60_000
 SHARE_MAX = 3.0  # percent of a core, at 5,000 records a second
+ACCOUNT = "a0000018"
 
 
-def write_project(folder: Path, commit_every_s: int) -> Path:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is measured: for how long, how many records a second, how often the writer commits and maintains."""
+
+    minutes: int
+    rate: int
+    commit_every_s: int
+    maintain_every_s: int
+    window_minutes: int
+
+
+def write_project(folder: Path, load: Load) -> Path:
     """The pipeline file of a project with R1 over files."""
     rules = folder / "rules"
     for each in (rules, folder / "in"):
@@ -46,6 +68,7 @@ def write_project(folder: Path, commit_every_s: int) -> Path:
     streams = yaml.safe_load((TX / "stream.yaml").read_text())
     (name,) = streams["streams"]
     pipeline = folder / "pipeline.yaml"
+    every = {"commit_every": f"{load.commit_every_s}s", "maintain_every": f"{load.maintain_every_s}s"}
     settings: dict[str, Any] = {
         "schema_version": 1,
         "name": "lakebench",
@@ -54,14 +77,14 @@ def write_project(folder: Path, commit_every_s: int) -> Path:
         "rules": {"kind": "directory", "path": "rules"},
         "sinks": [{"kind": "sqlite", "path": "out/alerts.db"}],
         "engine": {"checkpoint": "out/checkpoint"},
-        "lake": {"commit_every": f"{commit_every_s}s"},
+        "lake": {"writer": False, **every},
     }
     pipeline.write_text(yaml.safe_dump(settings))
     return pipeline
 
 
 class Feeder(threading.Thread):
-    """Appends ``rate`` generated records a second to a file, until it is stopped."""
+    """Appends ``rate`` generated records a second to a file, with event times of now, until it is stopped."""
 
     def __init__(self, path: Path, rate: int) -> None:
         super().__init__(name="feeder", daemon=True)
@@ -72,7 +95,8 @@ class Feeder(threading.Thread):
 
     def run(self) -> None:
         """Write what is due every 200 ms."""
-        source = read_source({"workload": "tx", "seed": 1})
+        base_ms = time.time_ns() // 1_000_000
+        source = read_source({"workload": "tx", "seed": 1, "rate_per_s": self._rate, "base_ms": base_ms})
         began_s = time.monotonic()
         with self._path.open("ab") as file:
             while not self._stop_event.wait(FEED_S):
@@ -87,15 +111,20 @@ class Feeder(threading.Thread):
         self.join()
 
 
-def writer_of(run: psutil.Process) -> psutil.Process | None:
-    """The lake writer beside a run."""
-    for child in run.children():
-        try:
-            if "lake" in child.cmdline():
-                return child
-        except psutil.Error:
-            continue
-    return None
+class Commits:
+    """The commits that the writer has reported since the last question."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def slowest_ms(self) -> list[int]:
+        """Of each slice, the slowest commit of a table."""
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            lines = [line for line in file if line.endswith(b"\n")]
+        self._at += sum(map(len, lines))
+        return [max(took.values()) for line in lines if (took := orjson.loads(line)["commit_ms"])]
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -104,64 +133,98 @@ def cpu_s(process: psutil.Process) -> float:
     return float(spent.user + spent.system)
 
 
-def measure(folder: Path, minutes: int, rate: int, commit_every_s: int) -> Report:
+def start(arguments: list[str], out: IO[bytes], errors: IO[bytes]) -> psutil.Popen:
+    """A command of crossline."""
+    return psutil.Popen([sys.executable, "-m", "crossline", *arguments], stdout=out, stderr=errors)
+
+
+def measure(folder: Path, load: Load) -> Report:
     """Run for ``minutes`` after the first commit."""
-    report = Report(
-        "lake", f"The lake writer beside a run of R1 at {rate:,} records/s, commits every {commit_every_s} s"
-    )
-    pipeline = write_project(folder, commit_every_s)
-    feeder = Feeder(folder / "in" / "payments.jsonl", rate)
+    title = f"The lake writer beside a run of R1 at {load.rate:,} records/s, commits every {load.commit_every_s} s"
+    report = Report("lake", f"{title}, maintenance every {load.maintain_every_s} s")
+    pipeline = write_project(folder, load)
+    feeder = Feeder(folder / "in" / "payments.jsonl", load.rate)
     feeder.start()
-    (stream,) = read_pipeline_in_place(pipeline).streams
-    with (folder / "run.log").open("wb") as log:
-        run = psutil.Popen([sys.executable, "-m", "crossline", "run", str(pipeline)], stdout=log, stderr=log)
+    config = read_pipeline_in_place(pipeline)
+    (stream,) = config.streams
+    written = folder / "written.jsonl"
+    with (folder / "run.log").open("wb") as log, written.open("wb") as out:
+        run = start(["run", str(pipeline)], log, log)
+        writer = start(["lake", "write", str(pipeline), "--json"], out, log)
+        writer.nice(NICE)
     try:
-        config = read_pipeline_in_place(pipeline)
+        reader = LakeReader(open_lake(config), config)
         deadline_s = time.monotonic() + START_S_MAX
-        while (writer := writer_of(run)) is None or not _rows(config, stream):
-            if run.poll() is not None or time.monotonic() > deadline_s:
+        while not _rows(reader, stream):
+            if run.poll() is not None or writer.poll() is not None or time.monotonic() > deadline_s:
                 raise SystemExit(f"the run did not start: {(folder / 'run.log').read_text()[-2000:]}")
             time.sleep(POLL_S)
-        reader = LakeReader(open_lake(config), config)
-        for minute in range(1, minutes + 1):
+        commits = Commits(written)
+        for minute in range(1, load.minutes + 1):
             before_s, began_s = cpu_s(writer), time.monotonic()
             time.sleep(60)
-            took_s = time.monotonic() - began_s
-            report.add(minute=minute, **_sample(reader, stream, 100 * (cpu_s(writer) - before_s) / took_s))
-            say(f"minute {minute}")
+            share = 100 * (cpu_s(writer) - before_s) / (time.monotonic() - began_s)
+            report.add(minute=minute, writer_percent=round(share, 2), **_sample(reader, stream, commits, load))
+            say(f"minute {minute}: {report.rows[-1]}")
     finally:
         feeder.stop()
         time.sleep(SETTLE_S)  # the run reads what is there
-        run.terminate()
-        try:
-            run.wait(END_S_MAX)
-        except subprocess.TimeoutExpired:
-            run.kill()
-    _count(report, config, stream, feeder.records, (folder / "run.log").read_text())
+        _end(run)
+        _end(writer)
+    _count(report, reader, stream, feeder.records, (folder / "run.log").read_text())
     return report
 
 
-def _rows(config: Any, stream: str) -> int:
-    reader = LakeReader(open_lake(config), config)
-    return sum(status.rows for status in reader.status() if status.name == f"records_{stream}")
+def _end(process: psutil.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(END_S_MAX)
+    except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
+        process.kill()
 
 
-def _sample(reader: LakeReader, stream: str, share: float) -> dict[str, Any]:
-    (status,) = (each for each in reader.status() if each.name == f"records_{stream}")
-    began_s = time.perf_counter()
-    reader.records(stream, [equal("account_id", "a0000018")], ("_record_id",))
+def _rows(reader: LakeReader, stream: str) -> int:
+    return sum(status.rows for status in reader.status() if status.name == records_table(stream))
+
+
+def _sample(reader: LakeReader, stream: str, commits: Commits, load: Load) -> dict[str, Any]:
+    """One row of the report, but for the writer's share."""
+    (table,) = (each for each in reader.tables() if each.layout.name == records_table(stream))
+    (status,) = (each for each in reader.status() if each.name == records_table(stream))
+    snapshot = table.table.current_snapshot()
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = now_ms - load.window_minutes * MS_PER_MINUTE
+    account = [equal("account_id", ACCOUNT), between("_event_time", since_ms, now_ms)]
+    alerts = [between("event_time", since_ms, now_ms)]
+    slowest = commits.slowest_ms()
     return {
-        "writer_percent": round(share, 2),
         "rows": status.rows,
         "files": status.files,
-        "mib": round(status.size / 2**20, 1),
+        "manifests": 0 if snapshot is None else len(snapshot.manifests(table.table.io)),
         "snapshots": status.snapshots,
-        "scan_ms": round(1e3 * (time.perf_counter() - began_s)),
+        "mib": round(status.size / 2**20, 1),
+        "commit_ms": round(statistics.median(slowest)) if slowest else None,
+        "commit_ms_max": max(slowest, default=None),
+        "plan_ms": _timed(lambda: list(table.table.scan(row_filter=all_of(account)).plan_files())),
+        "account_ms": _timed(lambda: reader.records(stream, account, ("_record_id",))),
+        "alerts_ms": _timed(lambda: reader.rows("alerts", alerts, ("alert_id",))),
+        "watermark_ms": _timed(reader.watermark),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
-def _count(report: Report, config: Any, stream: str, written: int, log: str) -> None:
-    rows = _rows(config, stream)
+def _timed(ask: Any) -> int:
+    """The median time of a question, in milliseconds."""
+    took: list[float] = []
+    for _ in range(ASKED):
+        began_s = time.perf_counter()
+        ask()
+        took.append(time.perf_counter() - began_s)
+    return round(1e3 * statistics.median(took))
+
+
+def _count(report: Report, reader: LakeReader, stream: str, written: int, log: str) -> None:
+    rows = _rows(reader, stream)
     report.notes.append(f"{written:,} records were written to the file, {rows:,} are in the lake after the end")
     report.details["log"] = log[-4_000:]
     kept = [row["writer_percent"] for row in report.rows]
@@ -175,9 +238,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=int, default=10)
     parser.add_argument("--rate", type=int, default=5_000)
     parser.add_argument("--commit-every", type=int, default=60)
+    parser.add_argument("--maintain-every", type=int, default=3_600)
+    parser.add_argument("--window", type=int, default=10)
     given = parser.parse_args()
+    load = Load(given.minutes, given.rate, given.commit_every, given.maintain_every, given.window)
     with own_folder_for("bench") as folder:
-        measure(folder, given.minutes, given.rate, given.commit_every).finish()
+        measure(folder, load).finish()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +67,12 @@ def delete_files(paths: list[str], io: FileIO) -> None:
             io.delete(path)
         except FileNotFoundError:
             continue
+
+
+def bound_us(bounds: Mapping[int, bytes] | None, field_id: int) -> int:
+    """A bound of an instant in a file, in microseconds of the epoch, which is how Iceberg writes it; 0: it has none."""
+    bound = (bounds or {}).get(field_id)
+    return 0 if bound is None else int.from_bytes(bound, "little", signed=True)
 
 
 def sorted_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:

@@ -13,7 +13,6 @@ from crossline.logs import get_logger
 
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 LAST_S_MAX = 60.0  # after the stop
-MAINTAIN_S = 3_600.0
 
 log = get_logger(__name__)
 
@@ -26,13 +25,15 @@ class Follower:
         writer: Writes one slice of batches.
         every_s: Seconds between the starts of two rounds.
         on_written: Called after each slice.
-        maintain: Maintains the tables; called once an hour.
+        maintain: Maintains the tables.
+        maintain_every_s: Seconds between two calls of it.
     """
 
     writer: LakeWriter
     every_s: float
     on_written: Callable[[Written], None] = lambda _: None
     maintain: Callable[[], None] = lambda: None
+    maintain_every_s: float = 3_600.0
 
     def run(self, stop: threading.Event) -> None:
         """Follow until ``stop`` is set; then write what is committed by then, within a minute.
@@ -44,7 +45,7 @@ class Follower:
         while not stop.is_set():
             began_s = time.monotonic()
             self._round(stop, began_s + PAUSE_S_MAX)
-            if time.monotonic() - maintained_s >= MAINTAIN_S and not stop.is_set():
+            if time.monotonic() - maintained_s >= self.maintain_every_s and not stop.is_set():
                 maintained_s = time.monotonic()
                 self._maintained()
             stop.wait(max(0.0, began_s + self.every_s - time.monotonic()))
@@ -58,7 +59,7 @@ class Follower:
         try:
             self.maintain()
         except Exception as error:  # noqa: BLE001 - whatever it is, the writer goes on
-            log.warning("the lake cannot be maintained; trying again in an hour", error=str(error).partition("\n")[0])
+            log.warning("the lake cannot be maintained; trying again later", error=str(error).partition("\n")[0])
 
     def _round(self, stop: threading.Event, failing_until_s: float | None) -> None:
         """Write what is committed now, slice by slice; retry failures until ``failing_until_s`` (None: for ever).

@@ -50,10 +50,17 @@ class LakeUnavailableError(RetryableError):
 
 @dataclass(slots=True)
 class LakeTable:
-    """One table. ``table`` is Iceberg's."""
+    """One table.
+
+    Attributes:
+        layout: Its name and columns.
+        table: Iceberg's table.
+        commit_ms: How long the last commit took, without the files of rows.
+    """
 
     layout: TableLayout
     table: Table
+    commit_ms: int = 0
 
     @staticmethod
     def ensure(lake: LakeAddress, layout: TableLayout) -> LakeTable:
@@ -152,9 +159,11 @@ class LakeTable:
         return None if found is None else found.snapshot_id
 
     def _commit(self, files: list[str], mark: str, marks: dict[str, int]) -> None:
+        began_s = time.perf_counter()
         with self.table.transaction() as transaction:
             transaction.add_files(files, check_duplicate_files=False)
             transaction.set_properties({mark: orjson.dumps(marks).decode()})
+        self.commit_ms = round(1e3 * (time.perf_counter() - began_s))
 
     def _unknown(self, rows: pa.Table, checkpoint: str) -> pa.Table:
         """``rows`` without those that came before: with another checkpoint, or as events that are reported again."""

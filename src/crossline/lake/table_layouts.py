@@ -19,6 +19,7 @@ INSTANT = pa.timestamp("us", "UTC")
 STRING = pa.string()
 
 BATCH, CHECKPOINT, DELIVERED = "_batch", "_checkpoint", "_delivered_at"
+COMMITTED = "committed_at"  # of a watermark
 COMMON = ((BATCH, pa.int64()), (CHECKPOINT, STRING), (DELIVERED, INSTANT))
 RECORD_ID, EVENT_TIME, INGEST_TIME = "_record_id", "_event_time", "_ingest_time"
 LOG, SEQUENCE, POSITION, DUPLICATE = "_log", "_sequence", "_position", "_duplicate"
@@ -159,8 +160,8 @@ RECEIPTS = _layout(
 )
 WATERMARKS = _layout(
     "watermarks",
-    (("committed_at", INSTANT), ("snapshots", STRING), ("clocks", STRING)),
-    "committed_at",
+    ((COMMITTED, INSTANT), ("snapshots", STRING), ("clocks", STRING)),
+    COMMITTED,
     (CHECKPOINT, BATCH),
 )
 # Records that a topic had deleted before the lake had them: positions ``first`` to ``end`` (exclusive) of a log.

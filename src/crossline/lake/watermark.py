@@ -15,9 +15,10 @@ import orjson
 import pyarrow as pa
 
 from crossline.lake.catalog import LakeAddress
+from crossline.lake.data_files import bound_us
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.row_filters import all_of, equal
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, DELIVERED, WATERMARKS
+from crossline.lake.table_layouts import BATCH, CHECKPOINT, COMMITTED, DELIVERED, WATERMARKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +62,29 @@ class Watermarks:
         return _watermark(rows.to_pylist()[0])
 
     def newest(self) -> Watermark | None:
-        """The watermark that was written last, of whichever checkpoint; None: there is none."""
+        """The watermark that was written last, of whichever checkpoint; None: there is none.
+
+        Only the file with the newest row is read: a day has one for each commit, until maintenance merges them.
+        """
+        from pyiceberg.expressions import AlwaysTrue  # noqa: PLC0415 - an extra
+        from pyiceberg.io.pyarrow import ArrowScan  # noqa: PLC0415 - an extra
+
         self.table.table.refresh()
-        rows = self.table.table.scan().to_arrow().sort_by([("committed_at", "ascending"), (BATCH, "ascending")])
-        return _watermark(rows.slice(len(rows) - 1).to_pylist()[0]) if len(rows) else None
+        own = self.table.table
+        tasks = list(own.scan().plan_files())
+        if not tasks:
+            return None
+        bounds = [bound_us(task.file.upper_bounds, own.schema().find_field(COMMITTED).field_id) for task in tasks]
+        newest = [task for task, bound in zip(tasks, bounds, strict=True) if bound == max(bounds)]
+        rows = ArrowScan(own.metadata, own.io, own.schema(), AlwaysTrue()).to_table(newest)
+        rows = rows.sort_by([(COMMITTED, "ascending"), (BATCH, "ascending")])
+        return _watermark(rows.slice(len(rows) - 1).to_pylist()[0])
 
     def append(self, mark: Watermark) -> None:
         """Append a watermark, unless one of this batch or of a later one is there."""
         now_us = time.time_ns() // 1_000
         row: dict[str, Any] = {
-            "committed_at": now_us,
+            COMMITTED: now_us,
             "snapshots": orjson.dumps(dict(mark.snapshots)).decode(),
             "clocks": orjson.dumps(dict(mark.clocks)).decode(),
             BATCH: mark.batch,

@@ -45,11 +45,12 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one slice added: batches ``first`` to ``last``, and the rows by table."""
+    """What one slice added: batches ``first`` to ``last``, the rows by table, how long each table's commit took."""
 
     first: int
     last: int
     rows: dict[str, int]
+    commit_ms: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -105,7 +106,8 @@ class LakeWriter:
         self.before_step("delete")
         for batch in batches:
             self.spool.delete(batch.number)
-        return Written(batches[0].number, batches[-1].number, rows)
+        took = {name: self._tables[name].commit_ms for name, count in rows.items() if count}
+        return Written(batches[0].number, batches[-1].number, rows, took)
 
     def write_side_logs(self) -> dict[str, int]:
         """Append what logs beside the batches have that the tables have not: rows by log. Raises as ``write_next``."""

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crossline.lake.lake_table import LakeTable
+from crossline.lake.maintenance import compaction
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
 from crossline.lake.maintenance.schedule import maintain
@@ -59,6 +60,28 @@ def test_files_of_a_day_that_is_not_closed_are_merged_once_they_fill_a_file(pipe
     (size, *_) = (task.file.file_size_in_bytes for task in table.table.scan().plan_files())
     assert compact(table, START_MS, target_bytes=3 * size + size // 2) == Compacted(3, 1)
     assert len(ids(pipeline)) == 2 * COMMITS
+
+
+def test_many_small_files_of_a_day_that_is_not_closed_are_merged(
+    pipeline: SpooledPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, before = records_of(pipeline), ids(pipeline)
+    monkeypatch.setattr(compaction, "OPEN_FILES_MAX", COMMITS)
+    assert compact(table, START_MS) == Compacted(), "as many as a query may open"
+    monkeypatch.setattr(compaction, "OPEN_FILES_MAX", COMMITS - 1)
+    assert compact(table, START_MS) == Compacted(COMMITS, 1)
+    assert ids(pipeline) == before
+
+
+def test_the_newest_watermark_is_that_of_the_last_commit_before_and_after_a_merge(pipeline: SpooledPipeline) -> None:
+    reader = pipeline.reader()
+    (marks,) = (each for each in reader.tables() if each.layout.name == "watermarks")
+    newest = max(marks.table.scan().to_arrow().to_pylist(), key=lambda row: row["committed_at"])
+    found = reader.watermark()
+    assert found is not None
+    assert found.batch == newest["_batch"] == COMMITS - 1
+    assert compact(marks, START_MS + 4_000 * DAY_MS) == Compacted(COMMITS, 1)
+    assert pipeline.reader().watermark() == found
 
 
 def test_expired_snapshots_take_their_files_along(pipeline: SpooledPipeline) -> None:

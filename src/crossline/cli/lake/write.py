@@ -52,7 +52,9 @@ def write(
     with writer_of(config, checkpoint) as writer:
         reader = LakeReader(writer.lake, config)
         maintenance = partial(maintain_all, reader, config.lake)
-        follower = Follower(writer, config.lake.commit_every / 1_000, _report_json if as_json else _report, maintenance)
+        report = _report_json if as_json else _report
+        every_s = config.lake.maintain_every / 1_000
+        follower = Follower(writer, config.lake.commit_every / 1_000, report, maintenance, every_s)
         stop = threading.Event()
 
         def on_signal(_: int, __: Any) -> None:
@@ -68,7 +70,8 @@ def write(
 
 def _report(written: Written) -> None:
     rows = ", ".join(f"{count:,} {name}" for name, count in written.rows.items() if count)
-    note(f"batches {written.first} to {written.last}: {rows or 'nothing new'}")
+    slowest = f"; slowest commit {max(written.commit_ms.values())} ms" if written.commit_ms else ""
+    note(f"batches {written.first} to {written.last}: {rows or 'nothing new'}{slowest}")
 
 
 def _report_json(written: Written) -> None:

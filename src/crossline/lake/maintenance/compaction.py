@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crossline.lake.data_files import delete_files, sorted_rows, write_rows
+from crossline.lake.data_files import bound_us, delete_files, sorted_rows, write_rows
 from crossline.lake.lake_table import LakeTable
 from crossline.logs import get_logger
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 TARGET_BYTES = 128 << 20
 DAY_MS = 86_400_000
 CLOSED_AFTER_MS = 2 * 3_600_000  # after its end: most late records have come by then
+OPEN_FILES_MAX = 32  # of a day that is not closed: a query opens each of them
 
 log = get_logger(__name__)
 
@@ -38,7 +39,8 @@ def compact(table: LakeTable, now_ms: int, target_bytes: int = TARGET_BYTES) -> 
 
     Args:
         table: The table.
-        now_ms: Epoch milliseconds. The files of a day that is not closed are merged once they fill a file.
+        now_ms: Epoch milliseconds. The files of a day that is not closed are merged once they fill a file, or are more
+            than ``OPEN_FILES_MAX``.
         target_bytes: The size of a merged file; files of half of it or more are left alone.
     """
     table.table.refresh()
@@ -64,25 +66,19 @@ def _day(file: DataFile) -> int:
 def _groups(
     tasks: Sequence[FileScanTask], time_field: int, target_bytes: int, *, closed: bool
 ) -> Iterator[list[FileScanTask]]:
-    """Small files in runs of up to ``target_bytes``; the last run of a day only if the day is closed."""
+    """Small files in runs of up to ``target_bytes``; the last run of an open day only if it has many files."""
     small = [task for task in tasks if task.file.file_size_in_bytes < target_bytes // 2 and not task.delete_files]
     run: list[FileScanTask] = []
     size = 0
-    for task in sorted(small, key=lambda each: (_first_us(each.file, time_field), each.file.file_path)):
+    for task in sorted(small, key=lambda each: (bound_us(each.file.lower_bounds, time_field), each.file.file_path)):
         if run and size + task.file.file_size_in_bytes > target_bytes:
             if len(run) > 1:
                 yield run
             run, size = [], 0
         run.append(task)
         size += task.file.file_size_in_bytes
-    if len(run) > 1 and closed:
+    if len(run) > (1 if closed else OPEN_FILES_MAX):
         yield run
-
-
-def _first_us(file: DataFile, time_field: int) -> int:
-    """The first time in a file, in microseconds of the epoch, which is how Iceberg writes the bound."""
-    bound = (file.lower_bounds or {}).get(time_field)
-    return 0 if bound is None else int.from_bytes(bound, "little", signed=True)
 
 
 def _merge(table: LakeTable, tasks: Sequence[FileScanTask]) -> bool:

@@ -86,6 +86,9 @@ class LakeSettings(Settings):
     snapshots_max: int = Field(
         default=100, ge=2, description="Snapshots of a table that maintenance keeps; a commit takes longer with more."
     )
+    maintain_every: DurationMs = Field(
+        default=3_600_000, ge=60_000, description="Time between two rounds of maintenance that the writer does."
+    )
     keep: dict[str, DurationMs] = Field(
         default_factory=dict,
         description="By table, for how long its rows are kept, by event time, in whole days; by default for ever.",
