@@ -25,6 +25,7 @@ class Follower:
         writer: Writes one slice of batches.
         every_s: Seconds between the starts of two rounds.
         on_written: Called after each slice.
+        check: Called before each round: warns where the writer is far behind.
         maintain: Maintains the tables.
         maintain_every_s: Seconds between two calls of it.
     """
@@ -32,6 +33,7 @@ class Follower:
     writer: LakeWriter
     every_s: float
     on_written: Callable[[Written], None] = lambda _: None
+    check: Callable[[], None] = lambda: None
     maintain: Callable[[], None] = lambda: None
     maintain_every_s: float = 3_600.0
 
@@ -44,6 +46,7 @@ class Follower:
         maintained_s = time.monotonic()
         while not stop.is_set():
             began_s = time.monotonic()
+            self.check()
             self._round(stop, began_s + PAUSE_S_MAX)
             if time.monotonic() - maintained_s >= self.maintain_every_s and not stop.is_set():
                 maintained_s = time.monotonic()

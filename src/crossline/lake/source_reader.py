@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from crossline.basics.errors import SourceError
 from crossline.basics.values import Records
 from crossline.evaluate.shard import Bounds
 from crossline.generate.source import read_source
@@ -31,6 +32,7 @@ from crossline.settings.sources import GeneratorSettings
 
 if TYPE_CHECKING:
     from crossline.io.kafka.range_reader import KafkaRangeReader
+    from crossline.io.kafka.retention import Retention
 
 PATIENCE_S = 30.0  # without a record of a range
 CHUNKS_AT_ONCE = 64
@@ -93,6 +95,36 @@ class SourceReader:
         source = self.config.sources[stream]
         each = GENERATED_BYTES if isinstance(source, GeneratorSettings) else 1
         return each * sum(chunk.end - chunk.start for chunk in self._chunk_refs(stream, start, end))
+
+    def stored_at(self, stream: str, log_name: str, position: int) -> tuple[int, int | None]:
+        """The first offset that a topic-partition has, and the timestamp of the record at ``position`` (epoch ms).
+
+        The timestamp is None where the topic has deleted the record.
+
+        Raises:
+            SourceError: The brokers do not answer.
+        """
+        place, topic = _place(log_name), self._topic(stream)
+        first = topic.first_offset(place)
+        if first > position:
+            return first, None
+        try:
+            for _, messages in topic.read({place: (position, position + 1)}, PATIENCE_S):
+                return first, int(messages[0].timestamp()[1])
+        except RangeUnavailableError as error:
+            raise SourceError(f"{log_name}, offset {position}: the record cannot be read: {error}") from error
+        finally:
+            topic.rest()
+        return first, None  # a marker of a transaction, or deleted meanwhile
+
+    def retention(self, stream: str, topic: str) -> Retention:
+        """How long a topic of a stream keeps its records. Raises SourceError: the brokers do not say."""
+        from crossline.io.kafka.client import librdkafka_settings  # noqa: PLC0415 - the client is an extra
+        from crossline.io.kafka.retention import retention_of  # noqa: PLC0415 - as above
+
+        source = self.config.sources[stream]
+        assert isinstance(source, KafkaSourceSettings)  # noqa: S101 - others have chunks
+        return retention_of(topic, librdkafka_settings(source.brokers, source.security, self.environment))
 
     def close(self) -> None:
         """Close the connections."""

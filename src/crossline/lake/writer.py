@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,14 @@ RECORD_BYTES = 512  # of a record of a topic, as far as slices are concerned
 DUPLICATE = "duplicate_id"
 
 log = get_logger(__name__)
+
+
+def pending_batches(spool: BatchSpool, folder: Path) -> list[int]:
+    """The numbers of the committed batches that the spool has, of the checkpoint in ``folder``."""
+    numbers = spool.numbers()
+    if numbers and not committed(str(folder), numbers[-1]):
+        numbers.pop()  # those before it are committed: a batch is delivered after them
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +84,7 @@ class LakeWriter:
 
     def pending(self) -> list[int]:
         """The numbers of the committed batches that the spool has."""
-        numbers = self.spool.numbers()
-        if numbers and not committed(str(self.reader.folder), numbers[-1]):
-            numbers.pop()  # those before it are committed: a batch is delivered after them
-        return numbers
+        return pending_batches(self.spool, self.reader.folder)
 
     def write_next(self, upto: int | None = None) -> Written | None:
         """Write the next slice; None: there is no committed batch that the lake does not have.

@@ -34,15 +34,9 @@ def writer_of(
         UsageError: The pipeline has no lake, or two of its streams would share a table.
     """
     _check_names(config)
-    checkpoint = config.engine.checkpoint
-    if folder is None and is_uri(checkpoint):
-        raise UsageError(
-            f"{checkpoint}: a writer of its own needs --checkpoint-folder, the folder in which the run works in it"
-        )
+    spool, reader = spool_and_reader(config, folder, environment)
     lake = open_lake(config, environment)
     assert config.lake is not None  # noqa: S101 - it was opened
-    reader = SourceReader(config, folder or Path(checkpoint).absolute(), environment)
-    spool = BatchSpool(file_store(under(checkpoint, LAKE) if is_uri(checkpoint) else str(reader.folder / LAKE)))
     writer = LakeWriter(lake, spool, reader, config.lake.commit_bytes)
     try:
         writer.make_tables()
@@ -50,6 +44,19 @@ def writer_of(
     finally:
         reader.close()
         lake.close()
+
+
+def spool_and_reader(
+    config: PipelineConfig, folder: Path | None, environment: Mapping[str, str] = os.environ
+) -> tuple[BatchSpool, SourceReader]:
+    """What batches gave, and what reads their records again. Arguments and errors as ``writer_of``."""
+    checkpoint = config.engine.checkpoint
+    if folder is None and is_uri(checkpoint):
+        raise UsageError(
+            f"{checkpoint}: a writer of its own needs --checkpoint-folder, the folder in which the run works in it"
+        )
+    reader = SourceReader(config, folder or Path(checkpoint).absolute(), environment)
+    return BatchSpool(file_store(under(checkpoint, LAKE) if is_uri(checkpoint) else str(reader.folder / LAKE))), reader
 
 
 def _check_names(config: PipelineConfig) -> None:

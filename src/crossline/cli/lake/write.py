@@ -44,6 +44,7 @@ def write(
     config = read_pipeline_in_place(pipeline)
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
+    from crossline.lake.backlog import BacklogAlarm
     from crossline.lake.follow import Follower
     from crossline.lake.maintenance.schedule import maintain_all
     from crossline.lake.reading import LakeReader
@@ -54,7 +55,8 @@ def write(
         maintenance = partial(maintain_all, reader, config.lake)
         report = _report_json if as_json else _report
         every_s = config.lake.maintain_every / 1_000
-        follower = Follower(writer, config.lake.commit_every / 1_000, report, maintenance, every_s)
+        check = BacklogAlarm(writer.spool, writer.reader).check
+        follower = Follower(writer, config.lake.commit_every / 1_000, report, check, maintenance, every_s)
         stop = threading.Event()
 
         def on_signal(_: int, __: Any) -> None:
