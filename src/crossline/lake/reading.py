@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import StateError
 from crossline.lake.catalog import LakeAddress
+from crossline.lake.expired_snapshot import reading
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.lookup.ordered_scan import OrderedScan, TimeSlice
 from crossline.lake.row_filters import all_of
@@ -92,9 +93,11 @@ class LakeReader:
 
         Raises:
             StateError: There is no such table; the writer makes it.
+            LakeUnavailableError: The snapshot has expired while it was read.
         """
         scan = self._there(name).scan(row_filter=all_of(where), selected_fields=tuple(columns))
-        return scan.to_arrow()
+        with reading(name):
+            return scan.to_arrow()
 
     def batches(
         self,
@@ -108,8 +111,9 @@ class LakeReader:
         table = self._there(name)
         scan = table.scan(row_filter=all_of(where), selected_fields=tuple(columns))
         read = ArrowScan(table.metadata, table.io, scan.projection(), scan.row_filter, scan.case_sensitive)
-        for task in scan.plan_files():
-            yield from read.to_record_batches([task])
+        with reading(name):
+            for task in scan.plan_files():
+                yield from read.to_record_batches([task])
 
     def columns(self, name: str) -> list[str]:
         """The columns of a table. Raises as ``rows``."""

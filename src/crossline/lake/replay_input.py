@@ -14,6 +14,7 @@ import pyarrow as pa
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.decode import Decoded
 from crossline.ingest.route.partitioner import Chunk
+from crossline.lake.expired_snapshot import reading
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import records_of_rows
@@ -100,7 +101,8 @@ class LakeInput:
         within = [between(REACHED, start_ms, end_ms - 1), *self.where.get(stream, ())]
         if self.known_ms is not None:
             within.append(between(DELIVERED, None, self.known_ms))
-        rows = table.table.scan(row_filter=all_of(within), selected_fields=tuple(names)).to_arrow()
+        with reading(table.layout.name):
+            rows = table.table.scan(row_filter=all_of(within), selected_fields=tuple(names)).to_arrow()
         if not len(rows):
             return None
         return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()

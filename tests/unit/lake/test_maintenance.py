@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.lake_table import LakeTable, LakeUnavailableError
+from crossline.lake.lookup.ordered_scan import TimeSlice
 from crossline.lake.maintenance import compaction
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
@@ -95,6 +96,22 @@ def test_expired_snapshots_take_their_files_along(pipeline: SpooledPipeline) -> 
     assert len(files_on_disk(table)) == len(before) - done.files + 1, "the commit has a metadata file"
     assert len(ids(pipeline)) == 2 * COMMITS
     assert expire(table, far_ms, 1).snapshots == 0
+
+
+def test_a_reader_of_an_expired_snapshot_is_told(pipeline: SpooledPipeline) -> None:
+    scan = pipeline.reader().in_order(["records_payments"])
+    slow = pipeline.reader().batches("records_payments", columns=("_record_id",))
+    next(slow)
+    table = records_of(pipeline)
+    compact(table, START_MS + 10 * DAY_MS)
+    assert expire(table, 4 * 10**12, 1).snapshots == COMMITS
+    with pytest.raises(LakeUnavailableError, match="records_payments of the lake: the snapshot"):
+        list(scan.slices())
+    with pytest.raises(LakeUnavailableError, match="read again"):
+        scan.rows(TimeSlice(START_MS // DAY_MS), ["_record_id"])
+    with pytest.raises(LakeUnavailableError, match="read again"):
+        list(slow)
+    assert len(pipeline.reader().in_order(["records_payments"]).rows(TimeSlice(START_MS // DAY_MS), ["cents"])[0]) == 12
 
 
 def test_snapshots_that_readers_may_use_are_kept(pipeline: SpooledPipeline) -> None:

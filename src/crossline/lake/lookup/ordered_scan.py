@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crossline.lake.expired_snapshot import reading
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.row_filters import all_of, before, between
 
@@ -113,13 +114,14 @@ def _read(planned: _Planned, part: TimeSlice, columns: Sequence[str]) -> pa.Tabl
     names = dict.fromkeys([*columns, time_column])
     schema = own.schema() if "*" in names else own.schema().select(*names)
     scan = ArrowScan(own.metadata, own.io, schema, all_of(within))
-    rows = scan.to_table(planned.days.get(part.day, []))
+    with reading(planned.table.layout.name):
+        rows = scan.to_table(planned.days.get(part.day, []))
     return rows.sort_by([(time_column, "ascending")])
 
 
 def _groups(planned: _Planned, task: FileScanTask) -> Iterator[tuple[int, int]]:
     """Of each row group of a file its first instant (ms) and how many rows it has."""
-    with planned.table.table.io.new_input(task.file.file_path).open() as source:
+    with reading(planned.table.layout.name), planned.table.table.io.new_input(task.file.file_path).open() as source:
         found = pq.ParquetFile(source).metadata
         at = next(
             (n for n in range(found.num_columns) if found.schema.column(n).path == planned.table.layout.time), None
