@@ -46,6 +46,7 @@ class TableLayout:
         identity: The columns that tell a row from another one.
         filtered: The columns that have a bloom filter.
         repeats: Whether the same row may come with later batches: each start of a pipeline reports all rule events.
+        filters_keys: Whether all strings with many values have a bloom filter.
     """
 
     name: str
@@ -54,6 +55,7 @@ class TableLayout:
     identity: tuple[str, ...]
     filtered: tuple[str, ...] = ()
     repeats: bool = False
+    filters_keys: bool = False
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -67,8 +69,9 @@ def _layout(
     filtered: tuple[str, ...] = (),
     *,
     repeats: bool = False,
+    filters_keys: bool = False,
 ) -> TableLayout:
-    return TableLayout(name, pa.schema([*columns, *COMMON]), time, identity, filtered, repeats)
+    return TableLayout(name, pa.schema([*columns, *COMMON]), time, identity, filtered, repeats, filters_keys)
 
 
 _ALERT = (
@@ -225,7 +228,8 @@ def records_layout(stream: str, spec: StreamSpec) -> TableLayout:
     if clash := sorted({name.partition(".")[0] for name in own} & added):
         raise UsageError(f"stream {stream}: field {clash[0]} has the name of a column of the lake; rename the field")
     columns = [*system, *((field.name, field.type) for field in _nested(own))]
-    return _layout(records_table(stream), columns, EVENT_TIME, (LOG, POSITION, RECORD_ID), (RECORD_ID,))
+    identity = (LOG, POSITION, RECORD_ID)
+    return _layout(records_table(stream), columns, EVENT_TIME, identity, (RECORD_ID,), filters_keys=True)
 
 
 def records_table(stream: str) -> str:
