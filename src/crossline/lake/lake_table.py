@@ -48,6 +48,15 @@ class LakeUnavailableError(RetryableError):
     """The catalog or the files of the lake do not answer now."""
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a commit sets in a property of the table: ``last`` for the checkpoint or log ``name``."""
+
+    property_name: str
+    name: str
+    last: int
+
+
 @dataclass(slots=True)
 class LakeTable:
     """One table.
@@ -114,9 +123,9 @@ class LakeTable:
             fresh = self._unknown(fresh, checkpoint)
             if done >= last or not len(fresh):
                 return 0
-            if self._add(fresh, LAST_BATCHES, checkpoint, last):
+            if self._add(fresh, Mark(LAST_BATCHES, checkpoint, last)):
                 return len(fresh)
-            time.sleep(random.uniform(0, PAUSE_S * min(attempt + 1, 20)))  # noqa: S311 - no secret
+            _pause(attempt)
         raise LakeUnavailableError(f"table {self.layout.name} of the lake: {TRIES_MAX} commits met those of others")
 
     def position(self, log_name: str) -> int:
@@ -130,15 +139,31 @@ class LakeTable:
         Returns:
             False: another writer has appended some of them; read the position again.
         """
-        return self.position(log_name) == after and self._add(rows, POSITIONS, log_name, last)
+        return self.position(log_name) == after and self._add(rows, Mark(POSITIONS, log_name, last))
 
-    def _add(self, rows: pa.Table, mark: str, name: str, last: int) -> bool:
-        """Append ``rows`` and set ``name`` in the property ``mark`` to ``last``. False: another commit came first."""
+    def append_new(self, rows: pa.Table) -> int:
+        """Append the rows of a layout whose rows repeat, without those that the table has. Returns how many.
+
+        Raises:
+            LakeUnavailableError: Other writers came first each time.
+        """
+        for attempt in range(TRIES_MAX):
+            self.table.refresh()
+            fresh = self._unseen(rows, None)
+            if not len(fresh):
+                return 0
+            if self._add(fresh, None):
+                return len(fresh)
+            _pause(attempt)
+        raise LakeUnavailableError(f"table {self.layout.name} of the lake: {TRIES_MAX} commits met those of others")
+
+    def _add(self, rows: pa.Table, mark: Mark | None) -> bool:
+        """Append ``rows`` and set ``mark``. False: another commit came first."""
         from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
 
         files = write_files(self.layout, rows, self.table.location(), self.table.io)
         try:
-            self._commit(files, mark, {**self._marks(mark), name: last})
+            self._commit(files, mark)
         except CommitFailedException:  # nothing was committed
             delete_files(files, self.table.io)
             return False
@@ -158,20 +183,28 @@ class LakeTable:
         found = self.table.current_snapshot()
         return None if found is None else found.snapshot_id
 
-    def _commit(self, files: list[str], mark: str, marks: dict[str, int]) -> None:
+    def _commit(self, files: list[str], mark: Mark | None) -> None:
         began_s = time.perf_counter()
         with self.table.transaction() as transaction:
             transaction.add_files(files, check_duplicate_files=False)
-            transaction.set_properties({mark: orjson.dumps(marks).decode()})
+            if mark is not None:
+                marks = {**self._marks(mark.property_name), mark.name: mark.last}
+                transaction.set_properties({mark.property_name: orjson.dumps(marks).decode()})
         self.commit_ms = round(1e3 * (time.perf_counter() - began_s))
 
     def _unknown(self, rows: pa.Table, checkpoint: str) -> pa.Table:
         """``rows`` without those that came before: with another checkpoint, or as events that are reported again."""
         others = set(self._marks(LAST_BATCHES)) - {checkpoint}
-        if not len(rows) or not (others or self.layout.repeats):
+        if not (others or self.layout.repeats):
+            return rows
+        return self._unseen(rows, None if self.layout.repeats else checkpoint)
+
+    def _unseen(self, rows: pa.Table, besides: str | None) -> pa.Table:
+        """``rows`` without those that the table has, but for its rows of checkpoint ``besides``."""
+        if not len(rows):
             return rows
         rows = _first_of_each(rows, self.layout.identity) if self.layout.repeats else rows
-        known = self._known(rows, None if self.layout.repeats else checkpoint)
+        known = self._known(rows, besides)
         if not len(known):
             return rows
         numbered = rows.append_column("#", pa.array(range(len(rows))))
@@ -189,6 +222,11 @@ class LakeTable:
         found = self.table.scan(row_filter=all_of(within), selected_fields=self.layout.identity).to_arrow()
         wanted = pa.schema([self.layout.schema.field(name) for name in self.layout.identity])
         return found.select(list(self.layout.identity)).cast(wanted).group_by(list(self.layout.identity)).aggregate([])
+
+
+def _pause(attempt: int) -> None:
+    """Let the other writer go first, the longer the more attempts there were."""
+    time.sleep(random.uniform(0, PAUSE_S * min(attempt + 1, 20)))  # noqa: S311 - no secret
 
 
 def _first_of_each(rows: pa.Table, identity: Iterable[str]) -> pa.Table:

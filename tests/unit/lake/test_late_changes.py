@@ -10,8 +10,9 @@ import pytest
 
 from crossline.cli.main import run_command
 from crossline.io.sinks.base import LateRecord
+from crossline.lake.lake_table import LakeTable, Mark
 from crossline.lake.late.patient_rules import patient_rules
-from crossline.lake.late.recompute import changes
+from crossline.lake.late.recompute import LateChange, changes, keep_changes
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
@@ -116,6 +117,26 @@ def test_an_alert_that_would_have_gone() -> None:
     before, after = [alert(1), alert(2), alert(3)], [alert(2), alert(3, value=11)]
     found = [(each.outcome, each.alert["alert_id"], each.before) for each in changes(before, after)]
     assert found == [("disappears", "alert-1", None), ("changes", "alert-3", 10)]
+
+
+def test_two_reports_at_once_keep_each_change_once(pipeline: SpooledPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one's commit comes between the files of this one and its commit."""
+    lake = pipeline.reader().lake
+    mine, others = [LateChange("appears", alert(n)) for n in (1, 2)], [LateChange("appears", alert(n)) for n in (2, 3)]
+    original, met = LakeTable._commit, list[int]()
+
+    def meets_another(table: LakeTable, files: list[str], mark: Mark | None) -> None:
+        if table.layout.name == "late_changes" and not met:
+            met.append(0)
+            met.append(keep_changes(lake, others))
+        original(table, files, mark)
+
+    monkeypatch.setattr(LakeTable, "_commit", meets_another)
+    assert (keep_changes(lake, mine), met[1]) == (1, 2)
+    assert keep_changes(lake, [*mine, *others]) == 0
+    assert sorted(pipeline.reader().rows("late_changes").column("alert_id").to_pylist()) == [
+        *("alert-1", "alert-2", "alert-3")
+    ]
 
 
 def test_rules_are_grouped_by_the_field_of_their_keys(pipeline: SpooledPipeline) -> None:

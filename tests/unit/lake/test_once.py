@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.lake_table import LakeTable, Mark
 from crossline.lake.maintenance.compaction import compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
 from crossline.lake.writer import LakeWriter
@@ -130,11 +130,11 @@ def test_files_of_a_commit_that_failed_are_deleted(tmp_path: Path, monkeypatch: 
     original = LakeTable._commit
     calls: list[str] = []
 
-    def meets_another(table: LakeTable, files: list[str], mark: str, marks: dict[str, int]) -> None:
+    def meets_another(table: LakeTable, files: list[str], mark: Mark | None) -> None:
         calls.append(table.layout.name)
         if calls.count(table.layout.name) == 1 and table.layout.name == "records_payments":
             pipeline.write_all()
-        original(table, files, mark, marks)
+        original(table, files, mark)
 
     with pipeline.writer() as writer:
         monkeypatch.setattr(LakeTable, "_commit", meets_another)

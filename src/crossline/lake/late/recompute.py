@@ -146,7 +146,7 @@ def keep_changes(lake: LakeAddress, found: Sequence[LateChange]) -> int:
     now_us = time.time_ns() // 1_000
     common = {BATCH: 0, CHECKPOINT: f"late:{now_us}", DELIVERED: now_us}
     rows = [{**_row(each), **common} for each in found]
-    return LakeTable.ensure(lake, LATE_CHANGES).append(rows_table(LATE_CHANGES, rows), f"late:{now_us}", 0)
+    return LakeTable.ensure(lake, LATE_CHANGES).append_new(rows_table(LATE_CHANGES, rows))
 
 
 def _row(change: LateChange) -> dict[str, Any]:
