@@ -124,11 +124,23 @@ def shown(value: Any) -> str:
     return text if len(text) <= _VALUE_WIDTH else text[: _VALUE_WIDTH - 1] + "…"
 
 
+# What other systems call aggregates.
+_OTHER_NAMES = {
+    **dict.fromkeys(("average", "mean"), "avg"),
+    **dict.fromkeys(("std", "stdev", "stddev_samp", "standard_deviation"), "stddev"),
+    **dict.fromkeys(("distinct", "nunique", "count_distinct", "approx_count_distinct"), "distinct_count"),
+    **dict.fromkeys(("percentile", "approx_percentile"), "quantile"),
+    "total": "sum",
+}
+
+
 def nearest(name: object, names: Iterable[str]) -> str | None:
     """``did you mean …?`` for the closest of ``names``; None where nothing is close."""
     if not isinstance(name, str | int | float) or len(str(name)) > _NAME_WIDTH:
         return None
     known = {known.lower(): known for known in names}
+    if (other := _OTHER_NAMES.get(str(name).lower())) in known:
+        return f"did you mean {known[other]}?"
     close = difflib.get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.6)
     return f"did you mean {known[close[0]]}?" if close else None
 
