@@ -19,6 +19,7 @@ from crossline.evaluate.decisions.batch import counted
 from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, Sink
 from crossline.observe.sinks import named
+from crossline.runtime.pipeline.lake_spool_sink import LakeSpoolSink
 from crossline.runtime.work.totals import RAN, WAYS, Totals
 
 OTHERS, NO_RULE = "(others)", "(no rule)"  # no rule can have such a name
@@ -104,7 +105,7 @@ class RunFigures:
         self.latency: dict[str, Histogram] = {stream: Histogram(LATENCY_S) for stream in sorted(self._wall)}
         self.batch_s = Histogram(PHASES_S)
         self.sinks: dict[str, SinkFigures] = {}
-        self.behind: dict[str, OutboxSink] = {}  # sinks that no batch waits for
+        self.behind: dict[str, OutboxSink | LakeSpoolSink] = {}  # those that no batch waits for
         self.batches = 0
         self.ran: Counter[str] = Counter(dict.fromkeys(WAYS, 0))  # a rate begins from 0
         self.segments_read = 0
@@ -121,6 +122,8 @@ class RunFigures:
             if isinstance(sink, OutboxSink):
                 self.behind[name] = sink
                 self._sink_names[id(sink.sink)] = name
+            elif isinstance(sink, LakeSpoolSink):
+                self.behind[name] = sink
 
     def failed(self, sink: Sink, error: BaseException | None) -> None:
         """A delivery failed, and is retried."""
@@ -143,7 +146,7 @@ class RunFigures:
 
     def _gets_later(self, sink: Sink) -> bool:
         """Whether no batch waits for it: what it lacks is a backlog."""
-        return any(each.sink is sink for each in self.behind.values())
+        return any(isinstance(each, OutboxSink) and each.sink is sink for each in self.behind.values())
 
     def _sink(self, sink: Sink) -> SinkFigures:
         return self.sinks.setdefault(self._sink_names.get(id(sink), type(sink).__name__), SinkFigures())

@@ -18,6 +18,7 @@ from crossline.observe.watch.exposition import Collector, RunCollector, registry
 from crossline.observe.watch.health import HealthStatus, RunProgress, keeps_up, lives
 from crossline.observe.watch.listener import HttpListener, HttpPage
 from crossline.observe.watch.run_figures import RunFigures
+from crossline.runtime.pipeline.lake_spool_sink import LakeSpoolSink
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 from crossline.settings.watch import Address, WatchSettings
@@ -133,6 +134,9 @@ class RunWatch:
                     self._asked_s = self._asked_s or time.monotonic()
                     self._alive = pipeline.alive
                     self._asked_s = None  # brokers, which come next, may be silent for as long as they like
+                    for sink in pipeline.sinks:
+                        if isinstance(sink, LakeSpoolSink):
+                            sink.look()
                     self._waiting = pipeline.waiting()
                 elif self._ended.wait(0.1):  # it is asked as soon as it is there
                     return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
-from crossline.basics.errors import SinkError, UsageError
+from crossline.basics.errors import SinkError, StateError, UsageError
 from crossline.io.objects.file_stores import StoreUnavailableError
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, Ranges, SpooledBatch
+from crossline.io.outbox.sink import Backlog
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.runtime.snapshot.spark_log import first_offsets, offsets_of
 
@@ -63,6 +65,8 @@ class LakeSpoolSink:
         self._spool = spool
         self._ranges = ranges
         self._clock_ms = clock_ms
+        self._oldest = (-1, 0)  # number, and when it was delivered
+        self._backlog = Backlog(0, None)
 
     @classmethod
     def from_settings(cls, settings: Any, pipeline: str) -> Self:  # noqa: ARG003 - the protocol's
@@ -80,6 +84,19 @@ class LakeSpoolSink:
         except (OSError, StoreUnavailableError) as error:
             reason = getattr(error, "strerror", None) or error
             raise SinkError(f"batch {delivery.batch_id} cannot be kept for the lake: {reason}; make room") from error
+
+    def look(self) -> None:
+        """Count the batches that the lake does not have. If the disk or store does not answer, the last count stays."""
+        with suppress(OSError, StoreUnavailableError, StateError):
+            numbers = self._spool.numbers()
+            oldest = numbers[0] if numbers else None
+            if oldest is not None and oldest != self._oldest[0]:
+                self._oldest = oldest, self._spool.get(oldest).delivered_ms
+            self._backlog = Backlog(len(numbers), None if oldest is None else self._oldest[1])
+
+    def backlog(self) -> Backlog:
+        """The batches that the lake did not have at the last look."""
+        return self._backlog
 
     def close(self) -> None:
         """Nothing is held."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
@@ -13,13 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant
-from crossline.io.outbox.sink import OutboxSink
+from crossline.io.objects.file_stores import LocalFiles
+from crossline.io.outbox.batch_spool import BatchSpool
+from crossline.io.outbox.sink import Backlog, OutboxSink
 from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.io.sinks.console import ConsoleSink
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.observe.watch.disk_usage import DiskUsage
 from crossline.observe.watch.exposition import RunCollector, registry_of
 from crossline.observe.watch.run_figures import NO_RULE, OTHERS, Histogram, RunFigures
+from crossline.runtime.pipeline.lake_spool_sink import LakeSpoolSink
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog
 from crossline.runtime.work.totals import Totals
 
@@ -159,6 +164,31 @@ def test_a_sink_that_no_batch_waits_for_has_a_backlog(tmp_path: Any) -> None:
     (tmp_path / "behind").mkdir()
     behind.deliver(Delivery("p", 0, figures={}))  # it is not open: nothing is given on
     assert exposed(figures)["crossline_sink_backlog_batches"] == {("jsonl",): 1}
+
+
+def test_the_lake_has_a_backlog_of_the_batches_in_its_spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures, spool = RunFigures(), BatchSpool(LocalFiles(tmp_path / "lake"))
+    sink = LakeSpoolSink(spool, lambda _: {}, clock_ms=lambda: 1_000)
+    figures.name_sinks([ConsoleSink(), sink])
+    assert exposed(figures)["crossline_sink_backlog_batches"] == {("lakespool",): 0}
+    for number in (7, 8):
+        sink.deliver(Delivery("p", number, figures={}))
+    sink.look()
+    found = exposed(figures)
+    assert found["crossline_sink_backlog_batches"] == {("lakespool",): 2}
+    assert found["crossline_sink_backlog_seconds"]["lakespool",] > 10**9, "since the first second of 1970"
+    monkeypatch.setattr(LocalFiles, "names", failing)
+    sink.look()
+    assert sink.backlog() == Backlog(2, 1_000), "the disk does not answer: the last count stays"
+    monkeypatch.undo()
+    for number in (7, 8):
+        spool.delete(number)
+    sink.look()
+    assert exposed(figures)["crossline_sink_backlog_seconds"] == {("lakespool",): 0}
+
+
+def failing(_: LocalFiles) -> list[str]:
+    raise OSError("gone")
 
 
 def test_what_is_not_known_is_not_reported() -> None:
