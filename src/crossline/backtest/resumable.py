@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ class KeptRun:
     processes: int
     cuts: Mapping[str, Any]
     batch: int = -1
-    place: int = 0
+    place: Sequence[int] = ()
     sizes: tuple[int, int] = (0, 0)
     totals: Totals = field(default_factory=Totals)
 
@@ -67,10 +67,10 @@ class KeptRun:
         finally:
             made.close()
 
-    def mark(self, batch: int, place: int, writer: AlertWriter) -> None:
+    def mark(self, batch: int, place: Sequence[int], writer: AlertWriter) -> None:
         """Note that ``batch`` is done, and where the input goes on."""
         totals = {name: value for name, value in asdict(self.totals).items() if name not in _TIMES}
-        _replace(self.folder / MARK, {"batch": batch, "place": place, "sizes": writer.sizes(), "totals": totals})
+        _replace(self.folder / MARK, {"batch": batch, "place": list(place), "sizes": writer.sizes(), "totals": totals})
 
     def copy_output(self, output: Path, decisions: Path | None) -> None:
         """Copy the output to its place. The folder stays until ``discard``: a kill meanwhile loses nothing."""
@@ -132,7 +132,8 @@ def _at_mark(run: KeptRun) -> KeptRun:
     mark = _read(run.folder / MARK)
     if mark is None:
         return run
-    run.batch, run.place = int(mark["batch"]), int(mark["place"])
+    place = mark["place"]
+    run.batch, run.place = int(mark["batch"]), [place] if isinstance(place, int) else [int(each) for each in place]
     run.sizes = (int(mark["sizes"][0]), int(mark["sizes"][1]))
     run.totals = Totals(**mark["totals"])
     for name, size in zip((ALERTS, DECISIONS), run.sizes, strict=True):
