@@ -73,7 +73,7 @@ def _unusable(settings: LakeSettings, error: Exception) -> CrosslineError:
     if isinstance(error, CrosslineError):
         return error
     if isinstance(settings.catalog, RestCatalogSettings):
-        from crossline.lake.rest_catalog import rest_error  # noqa: PLC0415 - an extra
+        from crossline.lake.catalogs.rest_catalog import rest_error  # noqa: PLC0415 - an extra
 
         return rest_error(settings.catalog, error)
     return StateError(f"the catalog of the lake cannot be used: {_without_address(error)}")
@@ -100,7 +100,7 @@ def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, s
     properties = {"warehouse": _uri(warehouse), **_store_properties(warehouse, environment)}
     chosen = settings.catalog or SqliteCatalogSettings(kind="sqlite", path=f"{warehouse}/catalog.db")
     if isinstance(chosen, RestCatalogSettings):
-        from crossline.lake.rest_catalog import rest_catalog  # noqa: PLC0415 - an extra
+        from crossline.lake.catalogs.rest_catalog import rest_catalog  # noqa: PLC0415 - an extra
 
         return rest_catalog(CATALOG_NAME, chosen, properties, environment)
     from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an extra

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from crossline.basics.errors import StateError
 from crossline.lake.catalog import LakeAddress
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files, write_files
 from crossline.lake.row_filters import all_of, between, not_equal
 from crossline.lake.table_layouts import BATCH, CHECKPOINT, TableLayout
-from crossline.lake.unavailable import LakeUnavailableError
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

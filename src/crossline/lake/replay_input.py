@@ -17,7 +17,7 @@ from crossline.ingest.route.partitioner import Chunk
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import records_of_rows
-from crossline.lake.replay_cuts import OVERFULL, SlicePart, parts_of
+from crossline.lake.replays.replay_cuts import OVERFULL, SlicePart, parts_of
 from crossline.lake.row_filters import all_of, between
 from crossline.lake.table_layouts import DELIVERED, LOG, POSITION, REACHED, SEQUENCE, records_layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

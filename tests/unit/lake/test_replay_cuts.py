@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from crossline.basics.values import Records
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.log_clocks import LogClocks
-from crossline.lake.replay_cuts import OVERFULL, RUNS_MAX, SlicePart, parts_of
 from crossline.lake.replay_input import LakeBatches, LakeInput
+from crossline.lake.replays.replay_cuts import OVERFULL, RUNS_MAX, SlicePart, parts_of
 from crossline.lake.table_layouts import records_layout
 from unit.lake.lake_kit import CHECKPOINT, START_MS, SpooledPipeline
 

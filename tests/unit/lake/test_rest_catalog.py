@@ -14,9 +14,9 @@ import pytest
 
 from crossline.basics.errors import CrosslineError, StateError, UsageError
 from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.rest_catalog import rest_catalog
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.maintenance.expiry import plain_path
-from crossline.lake.rest_catalog import rest_catalog
-from crossline.lake.unavailable import LakeUnavailableError
 from crossline.settings.process.lake import RestCatalogSettings
 from unit.lake.lake_kit import SpooledPipeline
 

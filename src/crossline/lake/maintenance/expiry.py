@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from pyarrow import fs as pafs
 
 from crossline.io.objects.location import is_uri, location_of
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files
 from crossline.lake.lake_table import TRIES_MAX, LakeTable
 from crossline.lake.row_filters import before
-from crossline.lake.unavailable import LakeUnavailableError
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

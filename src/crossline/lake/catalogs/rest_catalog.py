@@ -15,7 +15,7 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException, Timeout
 
 from crossline.basics.errors import CrosslineError, StateError, UsageError
-from crossline.lake.unavailable import LakeUnavailableError
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.settings.process.lake import RestCatalogSettings
 
 if TYPE_CHECKING:
