@@ -118,7 +118,8 @@ def test_a_server_that_is_away_is_named_and_waited_for(
 ) -> None:
     give(pipeline, 0)
     pipeline.write_all()
-    monkeypatch.setattr(follow, "PAUSE_S", 0.01)
+    for name in ("PAUSE_S", "PAUSE_S_MAX"):
+        monkeypatch.setattr(follow, name, 0.05)
     stop, failed = threading.Event(), threading.Event()
     errors: list[str] = []
     original = LakeWriter.write_next
