@@ -10,8 +10,8 @@ help:
 	@echo "make setup    .venv with the crossline command; Java and jars where they are missing"
 	@echo "make demo     a stream of card payments, its frauds and the alerts, on this machine"
 	@echo "make test     all tests          (ARGS='tests/unit -k times' for some)"
-	@echo "make services Kafka, schema registry, Redis, PostgreSQL, object store here, for examples/payments-kafka"
-	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 175 MB)"
+	@echo "make services Kafka, schema registry, Redis, PostgreSQL, object store, Iceberg catalog, for examples/payments-kafka"
+	@echo "              (ARGS='start redis' for some; services-status, services-stop; the first time it fetches 200 MB)"
 	@echo "make bench    all measurements   (ARGS=--help for a choice)"
 	@echo "make chaos    a drill: faults of all kinds at load, and what was lost   (ARGS='--faults 20 --seed 7')"
 	@echo "make docs     the site of docs/, in .cache/site      (ARGS=serve shows it while pages change)"
@@ -30,11 +30,11 @@ demo:
 	$(VENV)/crossline demo $(ARGS)
 
 test:
-	$(SETUP) broker s3 browser site
+	$(SETUP) broker s3 iceberg browser site
 	$(VENV)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 services:
-	$(SETUP) broker registry s3
+	$(SETUP) broker registry s3 iceberg
 	@$(VENV)/python -m dev.services $(ARGS)
 
 services-stop services-status: services-%:

@@ -15,6 +15,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from dev.services.broker import LocalBroker
+    from dev.services.iceberg import LocalIceberg
     from dev.services.postgres import LocalPostgres
     from dev.services.redis import LocalRedis
     from dev.services.s3 import LocalS3
@@ -101,6 +102,7 @@ GROUPS = {
     "kafka_broker": "kafka",
     "postgres_server": "postgres",
     "s3_server": "s3",
+    "iceberg_server": "iceberg",
     # What takes long to make for tests of one file: made once, not in each process that gets some of them.
     "casework": "casework",
     "shop_served": "shop_served",
@@ -149,6 +151,15 @@ def redis_server() -> Iterator[LocalRedis]:
     from dev.services.redis import LocalRedis  # noqa: PLC0415 - as above
 
     with LocalRedis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def iceberg_server() -> Iterator[LocalIceberg]:
+    """A real server with Iceberg's REST protocol; ``iceberg_server.uri`` is its address."""
+    from dev.services.iceberg import LocalIceberg  # noqa: PLC0415 - as above
+
+    with LocalIceberg() as server:
         yield server
 
 

@@ -55,7 +55,7 @@ class LocalHdfs(Server):
                 str(java.binary),
                 *(f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
                 *(f"-Djava.io.tmpdir={self.folder}", f"-Dlog4j2.configurationFile={logging}"),
-                *("-cp", os.pathsep.join([*map(str, jars), f"{_of_spark()}/*"])),
+                *("-cp", os.pathsep.join([*map(str, jars), f"{jars_of_spark()}/*"])),
                 *("org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-writeDetails", str(self._details)),
                 *("-D", f"hdfs.minidfs.basedir={self.folder / 'data'}"),
             ]
@@ -90,7 +90,7 @@ class LocalHdfs(Server):
         raise SourceError(f"the name node did not come up within {_START_S_MAX:.0f} s; the end of its log:{tail}")
 
 
-def _of_spark() -> Path:
+def jars_of_spark() -> Path:
     """The jars of Spark, with those of Hadoop's client."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:

@@ -102,6 +102,12 @@ def _postgres(folder: Path, port: int) -> AbstractContextManager[Any]:
     return LocalPostgres(folder, port=port, alone=True)
 
 
+def _iceberg(folder: Path, port: int) -> AbstractContextManager[Any]:
+    from dev.services.iceberg import LocalIceberg  # noqa: PLC0415 - as above
+
+    return LocalIceberg(folder, port=port, alone=True)
+
+
 def _store(folder: Path, port: int) -> AbstractContextManager[Any]:
     from dev.services.s3 import LocalS3  # noqa: PLC0415 - as above
 
@@ -133,5 +139,6 @@ MEMBERS = (
     Member("registry", 18081, signal.SIGTERM, f"http://{HOST}:{{port}}/apis/ccompat/v7", _registry, _compatible),
     Member("redis", 16379, signal.SIGTERM, f"{HOST}:{{port}}", _redis),
     Member("postgres", 15432, signal.SIGINT, f"postgresql://crossline@{HOST}:{{port}}/crossline", _postgres),
+    Member("iceberg", 18181, signal.SIGTERM, f"http://{HOST}:{{port}}", _iceberg),
     Member("store", 19000, signal.SIGTERM, f"http://{HOST}:{{port}}", _store, _environment_file, log="s3"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Kills:
         mark = resumable.KeptRun.mark
         self.runs = 0
 
-        def marked(kept: resumable.KeptRun, batch: int, place: int, writer: AlertWriter) -> None:
+        def marked(kept: resumable.KeptRun, batch: int, place: Sequence[int], writer: AlertWriter) -> None:
             if batch in before:
                 before.discard(batch)
                 raise Killed
@@ -133,6 +134,8 @@ def test_forty_batches_with_a_kill_in_each(tmp_path: Path, monkeypatch: pytest.M
 def test_a_folder_of_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = ten(tmp_path)
     judged, output, kept = replay_of([RULE], pipeline, 10), tmp_path / "alerts.jsonl", tmp_path / "kept"
+    kept.mkdir()
+    (kept / "replay.json.tmp").write_bytes(b"{")  # of a start that was killed
     with pytest.raises(UsageError, match=r"found in, expected an empty folder or one of a replay"):
         in_process.backtest(judged, output, kept=tmp_path)
     with monkeypatch.context() as patch:

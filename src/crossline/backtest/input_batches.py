@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -40,12 +40,12 @@ class PinnedInputs(BacktestInputs, Protocol):
         """What cuts them, as plain JSON."""
         ...
 
-    def pinned(self, cuts: Mapping[str, Any], place: int) -> PinnedInputs:
+    def pinned(self, cuts: Mapping[str, Any], place: Sequence[int]) -> PinnedInputs:
         """The batches from ``place`` on, by what ``pin`` gave."""
         ...
 
-    def place(self) -> int:
-        """Where the batch after the one that was read last begins."""
+    def place(self) -> Sequence[int]:
+        """Where the batch after the one that was read last begins; nothing: at the start."""
         ...
 
 

@@ -8,9 +8,8 @@ there, and goes on with the next batch.
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ import orjson
 
 from crossline.backtest.alert_writer import AlertWriter
 from crossline.basics.errors import StateError, UsageError
+from crossline.io.files.state_files import put
 from crossline.runtime.local.saved_state import plan_of
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.cache import ShardCache
@@ -27,6 +27,7 @@ from crossline.runtime.work.totals import Totals
 
 FORMAT = 1
 BEGUN, MARK, ALERTS, DECISIONS, STATE = "replay.json", "mark.json", "alerts.jsonl", "decisions.jsonl", "state"
+_OF_A_START = {".lock", f"{BEGUN}.tmp"}  # of one that was killed before it began, too
 _TIMES = ("started_s", "first_s", "ended_s")  # of a process
 
 
@@ -48,7 +49,7 @@ class KeptRun:
     processes: int
     cuts: Mapping[str, Any]
     batch: int = -1
-    place: int = 0
+    place: Sequence[int] = ()
     sizes: tuple[int, int] = (0, 0)
     totals: Totals = field(default_factory=Totals)
 
@@ -67,10 +68,11 @@ class KeptRun:
         finally:
             made.close()
 
-    def mark(self, batch: int, place: int, writer: AlertWriter) -> None:
+    def mark(self, batch: int, place: Sequence[int], writer: AlertWriter) -> None:
         """Note that ``batch`` is done, and where the input goes on."""
         totals = {name: value for name, value in asdict(self.totals).items() if name not in _TIMES}
-        _replace(self.folder / MARK, {"batch": batch, "place": place, "sizes": writer.sizes(), "totals": totals})
+        body = {"batch": batch, "place": list(place), "sizes": writer.sizes(), "totals": totals}
+        put(self.folder / MARK, orjson.dumps(body))
 
     def copy_output(self, output: Path, decisions: Path | None) -> None:
         """Copy the output to its place. The folder stays until ``discard``: a kill meanwhile loses nothing."""
@@ -110,10 +112,10 @@ def kept_run(
         plan = {"plan": plan_of(snapshot), "decisions": decisions}
         known = _read(folder / BEGUN)
         if known is None:
-            if others := sorted(each.name for each in folder.iterdir() if each.name != ".lock"):
+            if others := sorted(each.name for each in folder.iterdir() if each.name not in _OF_A_START):
                 raise UsageError(f"{folder}: found {others[0]}, expected an empty folder or one of a replay")
             known = {"format": FORMAT, **plan, "processes": processes, "cuts": dict(cuts())}
-            _replace(folder / BEGUN, known)
+            put(folder / BEGUN, orjson.dumps(known))
         _check(folder, known, plan)
         yield _at_mark(KeptRun(folder, known["processes"], known["cuts"]))
 
@@ -132,7 +134,8 @@ def _at_mark(run: KeptRun) -> KeptRun:
     mark = _read(run.folder / MARK)
     if mark is None:
         return run
-    run.batch, run.place = int(mark["batch"]), int(mark["place"])
+    place = mark["place"]
+    run.batch, run.place = int(mark["batch"]), [place] if isinstance(place, int) else [int(each) for each in place]
     run.sizes = (int(mark["sizes"][0]), int(mark["sizes"][1]))
     run.totals = Totals(**mark["totals"])
     for name, size in zip((ALERTS, DECISIONS), run.sizes, strict=True):
@@ -149,12 +152,3 @@ def _read(path: Path) -> Any:
         return orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         raise StateError(f"{path}: damaged ({error}); delete the folder") from None
-
-
-def _replace(path: Path, body: Mapping[str, Any]) -> None:
-    draft = path.with_suffix(".tmp")
-    with draft.open("wb") as file:
-        file.write(orjson.dumps(body))
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crossline.basics.errors import StateError, UsageError
+from crossline.basics.errors import CrosslineError, StateError, UsageError
 from crossline.basics.texts.uris import ENDPOINT, REGION, asked_in
 from crossline.io.objects.location import is_uri
 from crossline.settings.config import PipelineConfig
@@ -50,6 +50,7 @@ def open_lake(config: PipelineConfig, environment: Mapping[str, str] = os.enviro
         UsageError: The pipeline has no ``lake:``, or its folder cannot be named in a URI.
         ModuleNotFoundError: A package of the extra ``lake`` is missing.
         StateError: The catalog cannot be opened.
+        LakeUnavailableError: The server of a REST catalog does not answer now.
     """
     if config.lake is None:
         raise UsageError(f"pipeline {config.name} has no lake; write `lake: {{}}` in its file")
@@ -63,16 +64,27 @@ def open_lake(config: PipelineConfig, environment: Mapping[str, str] = os.enviro
     try:
         _ensure_namespace(catalog, namespace)
     except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
-        raise StateError(f"the catalog of the lake cannot be used: {_without_address(error)}") from None
+        catalog.close()
+        raise _unusable(config.lake, error) from None
     return LakeAddress(catalog, namespace, warehouse)
+
+
+def _unusable(settings: LakeSettings, error: Exception) -> CrosslineError:
+    if isinstance(error, CrosslineError):
+        return error
+    if isinstance(settings.catalog, RestCatalogSettings):
+        from crossline.lake.catalogs.rest_catalog import rest_error  # noqa: PLC0415 - an extra
+
+        return rest_error(settings.catalog, error)
+    return StateError(f"the catalog of the lake cannot be used: {_without_address(error)}")
 
 
 def _ensure_namespace(catalog: Catalog, namespace: str) -> None:
     """Make the namespace where it is missing; another process may make it at the same time."""
     try:
         catalog.create_namespace_if_not_exists(namespace)
-    except Exception:
-        if not catalog.namespace_exists(namespace):
+    except Exception as error:
+        if isinstance(error, CrosslineError) or not catalog.namespace_exists(namespace):
             raise
 
 
@@ -88,7 +100,9 @@ def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, s
     properties = {"warehouse": _uri(warehouse), **_store_properties(warehouse, environment)}
     chosen = settings.catalog or SqliteCatalogSettings(kind="sqlite", path=f"{warehouse}/catalog.db")
     if isinstance(chosen, RestCatalogSettings):
-        return _rest(chosen, properties, environment)
+        from crossline.lake.catalogs.rest_catalog import rest_catalog  # noqa: PLC0415 - an extra
+
+        return rest_catalog(CATALOG_NAME, chosen, properties, environment)
     from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 - an extra
 
     if isinstance(chosen, SqliteCatalogSettings):
@@ -108,23 +122,6 @@ def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, s
                 raise StateError(f"the catalog of the lake cannot be opened: {_without_address(error)}") from None
             time.sleep(_PAUSE_S)
     raise AssertionError
-
-
-def _rest(settings: RestCatalogSettings, properties: dict[str, str], environment: Mapping[str, str]) -> Catalog:
-    from pyiceberg.catalog.rest import RestCatalog  # noqa: PLC0415 - an extra
-
-    given: dict[str, Any] = {**properties, "uri": settings.uri}
-    if settings.warehouse is not None:
-        given["warehouse"] = settings.warehouse
-    if settings.token_env is not None:
-        token = environment.get(settings.token_env)
-        if not token:
-            raise UsageError(f"environment variable {settings.token_env}, which token_env names, is not set")
-        given["token"] = token
-    try:
-        return RestCatalog(CATALOG_NAME, **given)
-    except Exception as error:  # noqa: BLE001 - drivers raise errors of their own
-        raise StateError(f"{settings.uri}: the catalog of the lake does not answer: {error}") from None
 
 
 def _sqlite_uri(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from crossline.lake.lake_table import LakeUnavailableError
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 
 
 @contextmanager

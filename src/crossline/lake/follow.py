@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from crossline.basics.errors import CrosslineError, RetryableError
 from crossline.lake.writer import LakeWriter, Written
@@ -14,7 +15,30 @@ from crossline.logs import get_logger
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 LAST_S_MAX = 60.0  # after the stop
 
+Opened = TypeVar("Opened")
+
 log = get_logger(__name__)
+
+
+def until_opened(open_once: Callable[[], Opened], stop: threading.Event, pause_s: float = PAUSE_S) -> Opened | None:
+    """What ``open_once`` gives, tried until the catalog answers; None: ``stop`` was set before that.
+
+    Args:
+        open_once: Opens the lake; a failed call leaves nothing open.
+        stop: Ends the attempts.
+        pause_s: The pause before the second attempt, in seconds; later ones are longer.
+
+    Raises:
+        PermanentError: A further attempt does not help.
+    """
+    while not stop.is_set():
+        try:
+            return open_once()
+        except RetryableError as error:
+            log.warning("the lake cannot be opened; trying again", error=str(error).partition("\n")[0])
+            stop.wait(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.basics.errors import RetryableError, StateError
+from crossline.basics.errors import StateError
 from crossline.lake.catalog import LakeAddress
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files, write_files
 from crossline.lake.row_filters import all_of, between, not_equal
 from crossline.lake.table_layouts import BATCH, CHECKPOINT, TableLayout
@@ -42,10 +43,6 @@ _PROPERTIES = {
 }
 
 log = get_logger(__name__)
-
-
-class LakeUnavailableError(RetryableError):
-    """The catalog or the files of the lake do not answer now."""
 
 
 @dataclass(frozen=True, slots=True)

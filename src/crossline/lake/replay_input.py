@@ -18,6 +18,7 @@ from crossline.lake.expired_snapshot import reading
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import records_of_rows
+from crossline.lake.replays.replay_cuts import OVERFULL, SlicePart, parts_of
 from crossline.lake.row_filters import all_of, between
 from crossline.lake.table_layouts import DELIVERED, LOG, POSITION, REACHED, SEQUENCE, records_layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
@@ -92,20 +93,40 @@ class LakeInput:
         end = max(high for _, high, _ in spans) + 1 if self.to_ms is None else self.to_ms
         return _cut(spans, first, end, self.slice_rows)
 
-    def rows(self, stream: str, start_ms: int, end_ms: int) -> pa.Table | None:
-        """The rows of a slice in the order of their logs; None: there are none, or the table is missing."""
-        table = self._table(stream)
-        if table is None:
+    def parts(self, start_ms: int, end_ms: int) -> list[SlicePart]:
+        """The parts of a slice in order: itself, or several if it has far more than ``slice_rows`` rows."""
+        tables = [self._table(stream) for stream in self.inputs]
+        most = sum(_rows_most(table, start_ms, end_ms - 1) for table in tables if table is not None)
+        if most <= OVERFULL * self.slice_rows:
+            return [SlicePart(start_ms, end_ms)]
+        return parts_of(list(self.inputs), self._columns, start_ms, end_ms, self.slice_rows)
+
+    def rows(self, stream: str, part: SlicePart) -> pa.Table | None:
+        """The rows of a part in the order of their logs; None: there are none, or the table is missing."""
+        table, where = self._table(stream), part.where(stream)
+        if table is None or where is None:
             return None
         names = [field.name for field in table.layout.schema if field.name in table.table.schema().as_arrow().names]
-        within = [between(REACHED, start_ms, end_ms - 1), *self.where.get(stream, ())]
-        if self.known_ms is not None:
-            within.append(between(DELIVERED, None, self.known_ms))
         with reading(table.layout.name):
-            rows = table.table.scan(row_filter=all_of(within), selected_fields=tuple(names)).to_arrow()
+            rows = table.table.scan(row_filter=self._given(stream, where), selected_fields=tuple(names)).to_arrow()
         if not len(rows):
             return None
         return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()
+
+    def _columns(self, stream: str, start_ms: int, end_ms: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        table = self._table(stream)
+        if table is None:
+            return
+        where = self._given(stream, between(REACHED, start_ms, end_ms - 1))
+        scan = table.table.scan(row_filter=where, selected_fields=tuple(names))
+        with reading(table.layout.name):
+            for batch in scan.to_arrow_batch_reader():
+                yield batch.select(list(names))
+
+    def _given(self, stream: str, where: BooleanExpression) -> BooleanExpression:
+        """``where``, and the conditions on all rows."""
+        more = [] if self.known_ms is None else [between(DELIVERED, None, self.known_ms)]
+        return all_of([where, *self.where.get(stream, ()), *more])
 
     def _within(self) -> tuple[int | None, int | None]:
         return self.from_ms, None if self.to_ms is None else self.to_ms - 1
@@ -117,23 +138,34 @@ class LakeInput:
 
 @dataclass(slots=True)
 class LakeBatches:
-    """The batches of a ``LakeInput``, as a backtest takes them."""
+    """The batches of a ``LakeInput``, as a backtest takes them.
+
+    Attributes:
+        given: The records.
+        edges: The instants between slices.
+        at: The slice that comes next.
+        part: The part of it that comes next.
+    """
 
     given: LakeInput
     edges: list[int] = field(default_factory=list)
     at: int = 0
+    part: int = 0
 
     def pin(self) -> dict[str, Any]:
-        """The instants between batches, and by when the records were delivered."""
-        return {"edges": self.given.edges(), "known_ms": self.given.known_ms}
+        """The instants between slices, how many rows a part of one has, and by when the records were delivered."""
+        return {"edges": self.given.edges(), "known_ms": self.given.known_ms, "slice_rows": self.given.slice_rows}
 
-    def pinned(self, cuts: Mapping[str, Any], place: int) -> LakeBatches:
-        """The same batches, from the slice number ``place`` on."""
-        return LakeBatches(replace(self.given, known_ms=cuts["known_ms"]), list(cuts["edges"]), place)
+    def pinned(self, cuts: Mapping[str, Any], place: Sequence[int]) -> LakeBatches:
+        """The same batches, from a place on: the number of the slice, and of the part in it."""
+        slice_rows = cuts.get("slice_rows", self.given.slice_rows)
+        given = replace(self.given, known_ms=cuts["known_ms"], slice_rows=slice_rows)
+        at, part = (*place, 0)[:2] if place else (0, 0)
+        return LakeBatches(given, list(cuts["edges"]), at, part)
 
-    def place(self) -> int:
-        """The number of the slice that comes next."""
-        return self.at
+    def place(self) -> list[int]:
+        """The numbers of the slice and of the part that come next."""
+        return [self.at, self.part]
 
     @property
     def intake(self) -> StreamIntake:
@@ -148,14 +180,16 @@ class LakeBatches:
         """The rows that each of ``count`` processes decodes, batch by batch; slices without rows are left out."""
         self.edges = self.edges or self.given.edges()
         for start, end in itertools.islice(itertools.pairwise(self.edges), self.at, None):
-            self.at += 1
-            dealt: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
-            for stream in self.given.inputs:
-                rows = self.given.rows(stream, start, end)
-                if rows is not None:
-                    _deal(stream, rows, dealt)
-            if any(dealt):
-                yield dealt
+            for part in self.given.parts(start, end)[self.part :]:
+                self.part += 1
+                dealt: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+                for stream in self.given.inputs:
+                    rows = self.given.rows(stream, part)
+                    if rows is not None:
+                        _deal(stream, rows, dealt)
+                if any(dealt):
+                    yield dealt
+            self.at, self.part = self.at + 1, 0
 
     def share(self, batch: int) -> float:  # noqa: ARG002 - the protocol's
         """The share of the input that is done, 0 to 1, as far as it is known."""
@@ -179,6 +213,14 @@ def runs_of(rows: pa.Table) -> list[tuple[int, int]]:
     sequences = np.asarray(rows.column(SEQUENCE).combine_chunks().fill_null(-1))
     changes = np.flatnonzero((np.diff(logs) != 0) | (np.diff(sequences) != 0)) + 1
     return list(itertools.pairwise([0, *changes.tolist(), len(rows)]))
+
+
+def _rows_most(table: LakeTable, first_ms: int, last_ms: int) -> int:
+    """How many rows the slice has at most: all of the files that reach into it."""
+    if table.table.current_snapshot() is None:
+        return 0
+    spans = _spans(table, (first_ms, last_ms))
+    return sum(rows for low, high, rows in spans if low <= last_ms and high >= first_ms)
 
 
 def _spans(table: LakeTable, within: tuple[int | None, int | None]) -> list[tuple[int, int, int]]:

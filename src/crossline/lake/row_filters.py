@@ -43,6 +43,27 @@ def not_equal(column: str, value: str | int | bool) -> BooleanExpression:
     return _made(expressions.NotEqualTo, column, value)
 
 
+def at_least(column: str, value: int) -> BooleanExpression:
+    """Rows with this number or a higher one."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.GreaterThanOrEqual, column, value)
+
+
+def below(column: str, value: int) -> BooleanExpression:
+    """Rows with a lower number than this."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.LessThan, column, value)
+
+
+def is_null(column: str) -> BooleanExpression:
+    """Rows without a value."""
+    from pyiceberg import expressions  # noqa: PLC0415 - an extra
+
+    return _made(expressions.IsNull, column)
+
+
 def one_of(column: str, values: Iterable[str | int]) -> BooleanExpression:
     """Rows with one of these values."""
     from pyiceberg import expressions  # noqa: PLC0415 - an extra

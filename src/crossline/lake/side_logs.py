@@ -31,6 +31,7 @@ from crossline.lake.table_layouts import (
 from crossline.settings.config import PipelineConfig
 
 CASE_FILE, LEDGER_FILE = "cases.db", "ledger.db"
+KEY_SIGN = "@"  # between the name of a log and the identity of its file
 ROWS_MAX = 20_000  # of one commit
 BYTES_MAX = 16 << 20  # of a file of decisions, in one commit
 ERASED_LINE = b'{"erased":true}'  # in the place of a decision about a person who was erased
@@ -38,11 +39,16 @@ _US = 1_000
 
 
 class SideLog(Protocol):
-    """An append-only log. ``name``: by which a table knows how far it has it."""
+    """An append-only log."""
 
     @property
     def name(self) -> str:
-        """The log's name."""
+        """What people call it."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """By which a table knows how far it has it: of a log that was begun anew another one."""
         ...
 
     @property
@@ -59,30 +65,47 @@ def write_log(lake: LakeAddress, log: SideLog) -> int:
     """Append what a table does not have of a log; how many rows."""
     table, count = LakeTable.ensure(lake, log.layout), 0
     while True:
-        after = table.position(log.name)
+        after = table.position(log.key)
         rows, last = log.read(after)
         if not rows:
             return count
-        named = [{**row, CHECKPOINT: log.name} for row in rows]
-        if table.append_log(rows_table(log.layout, named), log.name, after, last):
+        named = [{**row, CHECKPOINT: log.key} for row in rows]
+        if table.append_log(rows_table(log.layout, named), log.key, after, last):
             count += len(rows)
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteLog:
-    """Rows of a SQLite file of the API. ``query`` takes the position and a limit; its first column is the position."""
+    """Rows of a SQLite file of the API.
+
+    Attributes:
+        path: The file.
+        name: What people call the log.
+        layout: The table that it goes to.
+        query: Takes the position and a limit; its first column is the position.
+        instants: The columns with epoch milliseconds.
+        identity: Of the file, as ``file_identity`` gives it; nothing for files without one.
+    """
 
     path: Path
     name: str
     layout: TableLayout
     query: str
     instants: tuple[str, ...]
+    identity: str = ""
+
+    @property
+    def key(self) -> str:
+        """See ``SideLog``."""
+        return f"{self.name}{KEY_SIGN}{self.identity}" if self.identity else self.name
 
     def read(self, after: int) -> tuple[list[Row], int]:
-        """See ``SideLog``. A file that is not there has no rows."""
+        """See ``SideLog``. A file that is not there, or another one by now, has no rows."""
         if not self.path.exists():
             return [], after
-        with closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)) as connection:
+        with closing(_opened(self.path)) as connection:
+            if self.identity and _identity(connection) != self.identity:
+                return [], after
             connection.row_factory = sqlite3.Row
             found = [dict(row) for row in connection.execute(self.query, (after, ROWS_MAX))]
         last = int(found[-1]["position"]) if found else after
@@ -121,6 +144,11 @@ class DecisionFile:
         return self.path.name
 
     @property
+    def key(self) -> str:
+        """See ``SideLog``."""
+        return self.path.name
+
+    @property
     def layout(self) -> TableLayout:
         """The table of decisions."""
         return DECISIONS
@@ -145,8 +173,9 @@ def side_logs(config: PipelineConfig) -> Iterator[SideLog]:
     if config.serve is None:
         return
     cases, ledger = Path(config.serve.path) / CASE_FILE, Path(config.serve.path) / LEDGER_FILE
-    yield SqliteLog(cases, "labels", LABELS, _LABELS, ("known_at", "at"))
-    yield SqliteLog(cases, "cases", CASES, _CASES, ("at",))
+    identity = file_identity(cases)
+    yield SqliteLog(cases, "labels", LABELS, _LABELS, ("known_at", "at"), identity)
+    yield SqliteLog(cases, "cases", CASES, _CASES, ("at",), identity)
     if config.serve.ledger is None and ledger.exists():
         for replica in _replicas(ledger):
             query = _RECEIPTS.format(replica="'" + replica.replace("'", "''") + "'")
@@ -159,6 +188,34 @@ def decision_folder(config: PipelineConfig) -> Path | None:
     return Path(given.path) if config.policy is not None and given.emit == "all" and given.path is not None else None
 
 
+def file_identity(cases: Path) -> str:
+    """The identity of a file of labels and cases, which begins with when it was made.
+
+    Nothing: there is no file, or it is from before files had one.
+    """
+    if not cases.exists():
+        return ""
+    with closing(_opened(cases)) as connection:
+        return _identity(connection)
+
+
+def made_ms_of(key: str) -> int:
+    """When the file of a log was made, by the log's key, in epoch milliseconds; 0 for files without an identity."""
+    made, _, token = key.partition(KEY_SIGN)[2].partition("-")
+    return int(made) if token and made.isascii() and made.isdigit() else 0
+
+
+def _identity(connection: sqlite3.Connection) -> str:
+    if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'identity'").fetchone()[0]:
+        return ""
+    found = connection.execute("SELECT made_ms, token FROM identity").fetchone()
+    return f"{found[0]}-{found[1]}" if found is not None else ""
+
+
 def _replicas(ledger: Path) -> list[str]:
-    with closing(sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)) as connection:
+    with closing(_opened(ledger)) as connection:
         return [row[0] for row in connection.execute("SELECT replica FROM chains ORDER BY replica")]
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)

@@ -18,7 +18,7 @@ from crossline.io.chunks import STARTED, ChunkRef, GeneratorChunks
 from crossline.io.files.listing import ChunkList
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 from crossline.io.outbox.batch_spool import CHUNKS
-from crossline.lake.lake_table import LakeUnavailableError
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.logs import get_logger
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.snapshot import PlanSnapshot

@@ -64,10 +64,11 @@ class LakePast:
                 if _of_chunks(ends):
                     self._check_whole(reader, stream)
             edges = given.edges()
-            for start_ms, end_ms in itertools.pairwise(edges):
+            slices = itertools.pairwise(edges)
+            for part in itertools.chain.from_iterable(given.parts(*each) for each in slices):
                 found: dict[str, Sequence[pa.RecordBatch]] = {}
                 for stream in span.ends:
-                    rows = given.rows(stream, start_ms, end_ms)
+                    rows = given.rows(stream, part)
                     rows = None if rows is None else self._before(rows, span, stream)
                     if rows is not None and len(rows):
                         found[stream] = [

@@ -170,9 +170,10 @@ class LakeWriter:
                 continue
             for records, chunk in self.reader.read(stream, ranges, max(b.delivery.began_ms for b in batches)):
                 at = runs.batch_at(CHUNKS if chunk is not None else records.partition, records.offsets, chunk)
-                ingest_ms, reached_ms = clocks.of(records, stream if chunk is not None else records.partition)
                 letters = dead.get((stream, records.partition), {})
                 reasons = [letters.get(each) for each in records.offsets.tolist()] if letters else []
+                kept = np.array([each in {None, DUPLICATE} for each in reasons], np.bool_) if reasons else None
+                ingest_ms, reached_ms = clocks.of(records, stream if chunk is not None else records.partition, kept)
                 duplicate = np.array([each == DUPLICATE for each in reasons] or [False] * len(records))
                 origin = RecordOrigin(
                     checkpoint=batches[0].delivery.checkpoint,
@@ -184,9 +185,7 @@ class LakeWriter:
                     duplicate=duplicate,
                 )
                 rows = record_rows(layout, spec, records, origin)
-                if reasons:
-                    rows = rows.filter(pa.array([each in {None, DUPLICATE} for each in reasons]))
-                parts.append(rows)
+                parts.append(rows if kept is None else rows.filter(pa.array(kept)))
             if parts:
                 found[layout] = pa.concat_tables(parts)
         return found

@@ -9,8 +9,8 @@ import pytest
 
 from crossline.basics.errors import StateError
 from crossline.lake import follow
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.follow import Follower
-from crossline.lake.lake_table import LakeUnavailableError
 from crossline.lake.writer import LakeWriter, Written
 from unit.lake.lake_kit import SpooledPipeline, payment
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from crossline.lake.lake_table import LakeTable, LakeUnavailableError
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
+from crossline.lake.lake_table import LakeTable
 from crossline.lake.lookup.ordered_scan import TimeSlice
 from crossline.lake.maintenance import compaction
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, Compacted, compact

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from crossline.lake.side_logs import DecisionFile, write_log
+from crossline.lake.side_logs import DecisionFile, made_ms_of, side_logs, write_log
+from crossline.lake.training.label_versions import LakeLabels, last_labels
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.ledger.schema import LEDGER_FILE, ensure_schema
 from unit.lake.lake_kit import START_MS, SpooledPipeline, payment
@@ -104,6 +106,87 @@ def test_labels_and_cases_come_with_each_change(pipeline: SpooledPipeline) -> No
     events = reader.rows("cases").to_pylist()
     assert {each["case_id"] for each in events} == {made.case_id}
     assert "looked at" in {each["text"] for each in events}
+
+
+def test_a_file_that_is_made_anew_brings_its_labels_and_has_the_last_word(
+    pipeline: SpooledPipeline, tmp_path: Path
+) -> None:
+    path = pipeline.root / "out" / "serve" / FILE
+    with closing(Cases(path)) as cases:
+        for fraud in (True, False, True):
+            cases.put_label("payments", "p00001", fraud, who="ada", known_ms=START_MS)
+        cases.create_case("cards", who="ada", about={"account_id": "a1"})
+    assert write(pipeline) == {"labels": 3, "cases": 1}
+    set_aside(path)
+    assert write(pipeline) == {}  # no file, no rows
+    time_of_the_file(path)
+    with closing(Cases(path)) as cases:
+        cases.put_label("payments", "p00001", False, who="bob", known_ms=START_MS)
+        cases.create_case("cards", who="bob", about={"account_id": "a2"})
+        assert write(pipeline) == {"labels": 1, "cases": 1}
+        assert write(pipeline) == {}
+    reader = pipeline.reader()
+    assert reader.rows("labels").num_rows == 4
+    assert len(set(reader.rows("cases").column("_checkpoint").to_pylist())) == 2
+    for bucket_rows in (1, 1_000):
+        (found,) = (each for each in last_labels(reader, START_MS * 2, tmp_path, bucket_rows) if len(each))
+        assert found.select(["record_id", "is_fraud", "who"]).to_pylist() == [
+            {"record_id": "p00001", "is_fraud": False, "who": "bob"}
+        ]
+    versions = [row for each in LakeLabels(reader, "payments", START_MS * 2).versions() for row in each.to_pylist()]
+    newest = max(versions, key=lambda row: row["version"])
+    assert len({row["version"] for row in versions}) == 4
+    assert newest["is_fraud"] is False
+
+
+def test_a_file_without_an_identity_goes_on_where_the_lake_has_it(pipeline: SpooledPipeline) -> None:
+    """One from before files had one, before and after it is migrated; then one that is made anew beside it."""
+    path = pipeline.root / "out" / "serve" / FILE
+    with closing(Cases(path)) as cases:
+        cases.put_label("payments", "p00001", True, who="ada", known_ms=START_MS)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP TABLE identity")
+        connection.execute("PRAGMA user_version = 5")
+    assert write(pipeline) == {"labels": 1}
+    with closing(Cases(path)) as cases:  # which migrates it
+        assert write(pipeline) == {}
+        cases.put_label("payments", "p00002", True, who="ada", known_ms=START_MS)
+        assert write(pipeline) == {"labels": 1}
+    reader = pipeline.reader()
+    assert reader.rows("labels").column("_checkpoint").to_pylist() == ["labels", "labels"]
+    set_aside(path)
+    with closing(Cases(path)) as cases:
+        cases.put_label("payments", "p00001", False, who="bob", known_ms=START_MS)
+        assert write(pipeline) == {"labels": 1}
+
+
+def test_a_file_that_is_replaced_meanwhile_is_not_read_under_the_name_of_the_other(pipeline: SpooledPipeline) -> None:
+    path = pipeline.root / "out" / "serve" / FILE
+    Cases(path).close()
+    log = next(each for each in side_logs(pipeline.config) if each.name == "labels")
+    set_aside(path)
+    with closing(Cases(path)) as cases:
+        cases.put_label("payments", "p00001", True, who="ada", known_ms=START_MS)
+        assert log.read(-1) == ([], -1)
+
+
+@pytest.mark.parametrize(
+    ("key", "made_ms"), [("labels@1767225600000-ab", 1_767_225_600_000), ("labels", 0), ("labels@x-ab", 0), ("", 0)]
+)
+def test_a_key_says_when_its_file_was_made(key: str, made_ms: int) -> None:
+    assert made_ms_of(key) == made_ms
+
+
+def set_aside(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.rename(path.parent / f"old-{each.name}")
+
+
+def time_of_the_file(path: Path) -> None:
+    """Wait until a file would be made in another millisecond than the one that was set aside."""
+    made_ms = path.parent.joinpath(f"old-{path.name}").stat().st_mtime_ns // 1_000_000
+    while time.time_ns() // 1_000_000 <= made_ms:
+        pass
 
 
 def test_receipts_of_each_chain_come_with_their_answer_and_basis(pipeline: SpooledPipeline) -> None:

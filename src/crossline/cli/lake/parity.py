@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,26 +27,30 @@ from crossline.rules.ruleset import RuleSet
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestSpec
     from crossline.cli.backtest import Setting
-    from crossline.lake.parity.report import ParityReport
+    from crossline.lake.parity.report import DecisionParity, ParityReport
     from crossline.lake.parity.sampling import AlertSample
     from crossline.lake.reading import LakeReader
     from crossline.lake.replay import IngestSpan
     from crossline.lake.watermark import Watermark
+    from crossline.rules.policy.policy import Deciding
 
 _SHOWN = 20
+DECISIONS = "decisions.jsonl"
 DIFFERS = 1
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(name="parity", help="Compare a sample of alerts as stream, API and a replay of the lake have them.")(
+    app.command(name="parity", help="Compare alerts and decisions as stream, API and a replay of the lake have them.")(
         parity
     )
 
 
 def parity(
     pipeline: PipelineFile = PIPELINE,
-    sample: Annotated[int, typer.Option(min=1, max=100_000, help="The most alerts of a rule to compare.")] = 200,
+    sample: Annotated[
+        int, typer.Option(min=1, max=100_000, help="The most alerts of a rule, or decisions of a kind.")
+    ] = 200,
     last: Annotated[str, typer.Option(metavar="TIME", help="How much of the past is judged again.")] = "1h",
     to: Annotated[
         str | None, typer.Option("--to", metavar="INSTANT", help="End of the ingest times; by default the lake's end.")
@@ -56,7 +61,7 @@ def parity(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge the records of the lake again, and compare a sample of the alerts of each rule.
+    """Judge the records of the lake again, and compare samples of alerts and decisions.
 
     The report goes to serve.path, where the console shows it. Exit codes: 0 all are the same, 1 some differ.
     """
@@ -112,9 +117,10 @@ def _report(
     )
     delivered = delivered_sample(reader, mark, span, size)
     with stoppable() as stopping, own_folder_for("parity") as folder:
-        spec = replay_spec(rules, setting, reader, span, log)
+        spec = replace(replay_spec(rules, setting, reader, span, log), deciding=_deciding(setting, reader))
         (judged,) = with_tables([spec], setting.config, log, folder)
         records, again = _again(judged, span, folder, size, stopping)
+        decisions = _decisions(judged, reader, mark, span, folder, size)
     answers = answered_figures(reader, sampled_records(delivered, again))
     ids = sorted({each.rule.rule_id for each in rules.versions} | delivered.rules() | again.rules())
     since, until = (format_instant(ms or 0) for ms in (span.from_ms, span.to_ms))
@@ -125,7 +131,28 @@ def _report(
         until=until,
         records=records,
         rules=tuple(compared(name, delivered, again, answers) for name in ids),
+        decisions=decisions,
     )
+
+
+def _deciding(setting: Setting, reader: LakeReader) -> Deciding | None:
+    """By what is decided again: about the records whose decisions the lake has."""
+    from crossline.lake.side_logs import decision_folder
+    from crossline.rules.policy.policy import Deciding
+
+    return None if setting.policy is None else Deciding(setting.policy, decision_folder(reader.config) is not None)
+
+
+def _decisions(
+    judged: BacktestSpec, reader: LakeReader, mark: Watermark, span: IngestSpan, folder: Path, size: int
+) -> tuple[DecisionParity, ...]:
+    from crossline.lake.parity.decisions import DecisionParityInput, compared_decisions, decided_span
+
+    if judged.deciding is None:
+        return ()
+    within = decided_span(reader, span) if judged.deciding.every else span
+    version = judged.deciding.policy.version
+    return compared_decisions(DecisionParityInput(reader, mark, within, folder / DECISIONS, size, version))
 
 
 def _again(
@@ -141,7 +168,10 @@ def _again(
     progress = ProgressLine(sys.stderr)
     output = folder / "alerts.jsonl"
     try:
-        done = in_process.backtest(judged, output, on_batch=progress.batch, on_start=stopping.stops)
+        decisions = None if judged.deciding is None else folder / DECISIONS
+        done = in_process.backtest(
+            judged, output, decisions=decisions, on_batch=progress.batch, on_start=stopping.stops
+        )
     finally:
         progress.done()
     stopping.check()
@@ -158,9 +188,25 @@ def _show(report: ParityReport) -> None:
         counts = (each.alerts, each.sampled, each.equal, each.answered, each.answered_equal)
         table.add(each.rule_id, *(f"{count:,}" for count in counts))
     show(table)
-    shown = [(rule.rule_id, one) for rule in report.rules for one in rule.differences]
-    for rule_id, one in shown[:_SHOWN]:
-        note(f"{rule_id}: alert {one.alert_id} on record {one.record_id} differs from the {one.other}: {one.what}")
+    if report.decisions:
+        decided = Listing("decision", "decisions", "compared with the lake", "equal", "answered by the API", "equal ")
+        for kind in report.decisions:
+            counts = (kind.decisions, kind.sampled, kind.equal, kind.answered, kind.answered_equal)
+            decided.add(kind.decision, *(f"{count:,}" for count in counts))
+        show(decided)
+    shown = [
+        f"{rule.rule_id}: alert {one.alert_id} on record {one.record_id} differs from the {one.other}: {one.what}"
+        for rule in report.rules
+        for one in rule.differences
+    ]
+    shown += [
+        f"{kind.decision}: the decision on record {one.record_id} of {one.stream} differs from the {one.other}: "
+        f"{one.what}"
+        for kind in report.decisions
+        for one in kind.differences
+    ]
+    for text in shown[:_SHOWN]:
+        note(text)
     if len(shown) > _SHOWN:
         note(f"and {len(shown) - _SHOWN:,} more; --json names them")
     note(f"{report.records:,} records judged again, ingest times from {report.since} to {report.until}")

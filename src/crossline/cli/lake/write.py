@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -45,29 +47,41 @@ def write(
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
     from crossline.lake.backlog import BacklogAlarm
-    from crossline.lake.follow import Follower
+    from crossline.lake.follow import Follower, until_opened
     from crossline.lake.maintenance.schedule import maintain_all
     from crossline.lake.reading import LakeReader
     from crossline.lake.writer_setup import writer_of
 
-    with writer_of(config, checkpoint) as writer:
+    stop = threading.Event()
+
+    def on_signal(_: int, __: Any) -> None:
+        stop.set()
+
+    with ExitStack() as opened:
+        if once:
+            writer = opened.enter_context(writer_of(config, checkpoint))
+        else:
+            _end_by(on_signal)
+            found = until_opened(lambda: opened.enter_context(writer_of(config, checkpoint)), stop)
+            if found is None:
+                return
+            writer = found
         reader = LakeReader(writer.lake, config)
         maintenance = partial(maintain_all, reader, config.lake)
         report = _report_json if as_json else _report
         every_s = config.lake.maintain_every / 1_000
         check = BacklogAlarm(writer.spool, writer.reader).check
         follower = Follower(writer, config.lake.commit_every / 1_000, report, check, maintenance, every_s)
-        stop = threading.Event()
-
-        def on_signal(_: int, __: Any) -> None:
-            stop.set()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, on_signal)
         if once:
+            _end_by(on_signal)
             follower.catch_up(stop)
         else:
             follower.run(stop)
+
+
+def _end_by(handler: Callable[[int, Any], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
 
 
 def _report(written: Written) -> None:

@@ -18,8 +18,9 @@ from crossline.erasure.place import Counts
 from crossline.erasure.receipts import erased_row
 from crossline.erasure.rows import GONE, decoded, learn, treat
 from crossline.erasure.subject import Subject, is_distinctive
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files, sorted_rows, write_rows
-from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable, LakeUnavailableError
+from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, expire_history
 from crossline.lake.table_layouts import RECEIPTS, RULE_EVENTS, WATERMARKS, TableLayout
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from pyarrow import fs as pafs
 
 from crossline.io.objects.location import is_uri, location_of
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files
-from crossline.lake.lake_table import TRIES_MAX, LakeTable, LakeUnavailableError
+from crossline.lake.lake_table import TRIES_MAX, LakeTable
 from crossline.lake.row_filters import before
 from crossline.logs import get_logger
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 READ_MS = 15 * 60_000  # a reader may work on a snapshot for so long
 ORPHANED_AFTER_MS = 24 * 3_600_000  # a writer may have a file for so long before it commits it
 SCHEME = "file://"
+CHECKSUM = ".crc"
 
 log = get_logger(__name__)
 
@@ -163,11 +165,30 @@ def delete_orphans(table: LakeTable, now_ms: int, older_ms: int = ORPHANED_AFTER
     own.refresh()
     used = set(_files(own, own.metadata.snapshots))
     used |= {own.metadata_location, *(each.metadata_file for each in own.metadata.metadata_log)}
-    orphans = [path for path in _older_files(own.location(), now_ms - older_ms) if path not in used]
+    known = {plain_path(path) for path in used}
+    orphans = [path for path in _older_files(own.location(), now_ms - older_ms) if _owner(path) not in known]
     delete_files(orphans, own.io)
     if orphans:
         log.info("files without a snapshot deleted", table=table.layout.name, files=len(orphans))
     return len(orphans)
+
+
+def plain_path(path: str) -> str:
+    """A path as one of the spellings that writers use for it: Hadoop writes ``file:/x`` and ``s3a://``."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme:
+        return path
+    if scheme == "file":
+        return f"/{rest.lstrip('/')}"
+    return f"s3:{rest}" if scheme in {"s3a", "s3n"} else path
+
+
+def _owner(path: str) -> str:
+    """The file that a file is of: Hadoop writes the checksum of ``x`` on a disk into ``.x.crc`` beside it."""
+    folder, slash, name = plain_path(path).rpartition("/")
+    if name.startswith(".") and name.endswith(CHECKSUM):
+        name = name[1:].removesuffix(CHECKSUM)
+    return f"{folder}{slash}{name}"
 
 
 def _older_files(location: str, before_ms: int) -> Iterator[str]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-import orjson
-
 from crossline.evaluate.alerts.alert_json import read_quickly
-from crossline.lake.parity.report import AlertDifference, RuleParity
+from crossline.lake.parity.receipts import receipts_on
+from crossline.lake.parity.report import DIFFERENCES_MAX, AlertDifference, RuleParity
 from crossline.lake.parity.sampling import Alert, AlertSample
 from crossline.lake.reading import LakeReader
 from crossline.lake.replay import IngestSpan
-from crossline.lake.row_filters import equal, one_of
-from crossline.lake.table_layouts import ALERTS, BATCH, CHECKPOINT, RECEIPTS
+from crossline.lake.table_layouts import ALERTS, BATCH, CHECKPOINT
 from crossline.lake.time_travel import read_body
 from crossline.lake.watermark import Watermark
 
@@ -21,8 +19,6 @@ FIELDS = (
     *("kind", "rule_version", "severity", "score", "action", "key", "stream", "record_id", "event_time", "ingest_time"),
     *("value", "operator", "threshold", "window_start", "window_end", "evidence", "message"),
 )
-DIFFERENCES_MAX = 20
-_ASKED = 200  # records in one question for receipts
 
 Figures = Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]  # by stream and record id, by rule
 
@@ -47,19 +43,11 @@ def delivered_sample(reader: LakeReader, mark: Watermark, span: IngestSpan, size
 
 def answered_figures(reader: LakeReader, records: Collection[tuple[str, str]]) -> dict[tuple[str, str], Any]:
     """By stream and record id, the figures that the API answered with, by rule; records without a peek are left out."""
-    found: dict[tuple[str, str], Any] = {}
-    ordered = sorted(records)
-    for start in range(0, len(ordered), _ASKED):
-        part = ordered[start : start + _ASKED]
-        for stream in sorted({stream for stream, _ in part}):
-            ids = {each for name, each in part if name == stream}
-            where = [equal("stream", stream), one_of("record_id", ids)]
-            rows = reader.rows(RECEIPTS.name, where, ("record_id", "answer", "body"))
-            for row in rows.to_pylist():
-                if row["answer"] is not None and orjson.loads(row["answer"]).get("answered") == "peek":
-                    figures = orjson.loads(row["body"]).get("figures") or ()
-                    found[stream, row["record_id"]] = {each["name"]: each for each in figures}
-    return found
+    return {
+        (stream, record_id): {each["name"]: each for each in receipt.get("figures") or ()}
+        for stream, record_id, answer, receipt in receipts_on(reader, records)
+        if answer.get("answered") == "peek"
+    }
 
 
 def sampled_records(stream: AlertSample, lake: AlertSample) -> set[tuple[str, str]]:

@@ -12,6 +12,7 @@ from crossline.io.sinks.outfile import draft_file
 
 FILE = "lake-parity.json"  # in the folder of serve.path
 SCHEMA_VERSION = 1
+DIFFERENCES_MAX = 20  # of a rule, or of a kind of decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,56 @@ class RuleParity:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionDifference:
+    """A decision that is not the same in both places.
+
+    Attributes:
+        stream: The stream of its record.
+        record_id: The record that it is on.
+        other: What the stream was compared with: ``lake`` or ``api``.
+        what: What differs; ``only in the stream`` or ``only in the lake`` where it is missing.
+    """
+
+    stream: str
+    record_id: str
+    other: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionParity:
+    """What was compared of a kind of decision.
+
+    Attributes:
+        decision: What was decided, such as ``block``.
+        decisions: Decisions of the stream in the span.
+        sampled: Decisions of the stream or the lake that were compared.
+        equal: How many of them are the same in both.
+        answered: How many are on a record that the API had answered by rules.
+        answered_equal: How many of these have the answer of the stream.
+        differences: What differs; ``DIFFERENCES_MAX`` at most.
+    """
+
+    decision: str
+    decisions: int
+    sampled: int
+    equal: int
+    answered: int
+    answered_equal: int
+    differences: tuple[DecisionDifference, ...] = ()
+
+    @property
+    def differ(self) -> int:
+        """How many comparisons found a difference, with the lake or with the API."""
+        return self.sampled - self.equal + self.answered - self.answered_equal
+
+
+@dataclass(frozen=True, slots=True)
 class ParityReport:
-    """A comparison of the alerts on records of a span of ingest times. Instants are RFC 3339."""
+    """A comparison of alerts and decisions on records of a span of ingest times. Instants are RFC 3339.
+
+    ``decisions`` are by kind; nothing for a pipeline without a policy.
+    """
 
     pipeline: str
     at: str
@@ -69,11 +118,12 @@ class ParityReport:
     until: str
     records: int
     rules: tuple[RuleParity, ...]
+    decisions: tuple[DecisionParity, ...] = ()
 
     @property
     def same(self) -> bool:
         """Whether nothing differs."""
-        return not any(each.differ for each in self.rules)
+        return not any(each.differ for each in self.rules) and not any(each.differ for each in self.decisions)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -87,7 +137,11 @@ class ParityReport:
             RuleParity(**{**each, "differences": tuple(AlertDifference(**one) for one in each["differences"])})
             for each in body["rules"]
         ]
-        return ParityReport(**{name: body[name] for name in names}, rules=tuple(rules))
+        decisions = [
+            DecisionParity(**{**each, "differences": tuple(DecisionDifference(**one) for one in each["differences"])})
+            for each in body.get("decisions", ())  # which reports of before do not have
+        ]
+        return ParityReport(**{name: body[name] for name in names}, rules=tuple(rules), decisions=tuple(decisions))
 
 
 def write_report(report: ParityReport, folder: Path) -> Path:

@@ -12,15 +12,17 @@ import pyarrow.compute as pc
 
 from crossline.lake.reading import LakeReader
 from crossline.lake.row_filters import between, equal
-from crossline.lake.table_layouts import INSTANT, LABELS, STRING
+from crossline.lake.side_logs import made_ms_of
+from crossline.lake.table_layouts import CHECKPOINT, INSTANT, LABELS, STRING
 from crossline.lake.training.spill import Spill, bucket_count, buckets_of
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
-# ``version`` orders the versions of a record; ``is_fraud`` is null where the label was withdrawn; ``known_at`` is null
-# where nobody says when it was known.
+# ``version`` is a number that orders the versions of a record; ``is_fraud`` is null where the label was withdrawn;
+# ``known_at`` is null where nobody says when it was known.
 VERSIONS = pa.schema([("record_id", STRING), ("version", pa.int64()), ("is_fraud", pa.bool_()), ("known_at", INSTANT)])
+_VERSION_BITS = 21  # of a version; when its file was made takes the others
 BUCKET_ROWS = 1 << 20  # about how many labels are in memory at once
 WITHDRAWN = "withdrawn"
 
@@ -64,10 +66,11 @@ class LakeLabels:
     def versions(self) -> Iterator[pa.RecordBatch]:
         """See ``LabelSource``. Raises StateError where the lake has no table of labels."""
         where = [equal("stream", self.stream), between("at", None, self.as_of_ms)]
-        for rows in _batches(self.reader, where, ("record_id", "version", "is_fraud", "known_at", WITHDRAWN)):
+        names = ("record_id", "version", "is_fraud", "known_at", WITHDRAWN, CHECKPOINT)
+        for rows in _batches(self.reader, where, names):
             withdrawn = pc.fill_null(rows.column(WITHDRAWN), False)
             verdict = pc.if_else(withdrawn, pa.scalar(None, pa.bool_()), rows.column("is_fraud"))
-            columns = [rows.column("record_id"), rows.column("version"), verdict, rows.column("known_at")]
+            columns = [rows.column("record_id"), _order(rows), verdict, rows.column("known_at")]
             yield pa.record_batch(
                 [each.cast(kind.type) for each, kind in zip(columns, VERSIONS, strict=True)], schema=VERSIONS
             )
@@ -95,12 +98,23 @@ def last_labels(reader: LakeReader, as_of_ms: int, folder: Path, bucket_rows: in
 
 
 def _last(rows: pa.Table) -> pa.Table:
-    """Of each record the row of the highest version."""
-    numbered = rows.append_column("#", pa.array(range(len(rows))))
+    """Of each record the row of the highest version, of the file that was made last."""
+    numbered = rows.append_column("#", pa.array(range(len(rows)))).append_column("order", _order(rows))
     keys = ["stream", "record_id"]
-    order = numbered.sort_by([*((each, "ascending") for each in keys), ("version", "ascending")])
+    order = numbered.sort_by([*((each, "ascending") for each in keys), ("order", "ascending")])
     newest = order.group_by(keys, use_threads=False).aggregate([("#", "last")]).column("#_last")
     return rows.take(newest.combine_chunks())
+
+
+def _order(rows: pa.RecordBatch | pa.Table) -> pa.Array:
+    """What orders versions: each file counts its own from 1 on, so when the file was made comes first."""
+    logs = rows.column(CHECKPOINT)
+    logs = logs.combine_chunks() if isinstance(logs, pa.ChunkedArray) else logs
+    coded = logs.cast(pa.string()).fill_null("").dictionary_encode()
+    made = pa.array([made_ms_of(each) << _VERSION_BITS for each in coded.dictionary.to_pylist()], pa.int64())
+    version = rows.column("version")
+    version = version.combine_chunks() if isinstance(version, pa.ChunkedArray) else version
+    return pc.add(made.take(coded.indices), pc.min_element_wise(version, (1 << _VERSION_BITS) - 1))
 
 
 def _batches(reader: LakeReader, where: list[BooleanExpression], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

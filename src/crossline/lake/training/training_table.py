@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from crossline.basics.errors import UsageError
 from crossline.lake.catalog import LakeAddress
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import COMPRESSION, ROW_GROUP_ROWS, delete_files
-from crossline.lake.lake_table import TRIES_MAX, LakeTable, LakeUnavailableError, ensure_table
+from crossline.lake.lake_table import TRIES_MAX, LakeTable, ensure_table
 from crossline.lake.maintenance.expiry import delete_orphans, expire
 from crossline.lake.table_layouts import TableLayout
 

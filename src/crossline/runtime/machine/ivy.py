@@ -70,10 +70,13 @@ def retrieve(wanted: Sequence[Coordinates], into: Path, progress: Callable[[str,
 
 def module_file(wanted: Sequence[Coordinates]) -> str:
     """The ivy.xml that asks for exactly these jars."""
+    artifacts: dict[Coordinates, list[tuple[str, ...]]] = {}  # a module that is named twice would count once
+    for organisation, module, revision, *rest in wanted:
+        artifacts.setdefault((organisation, module, revision), []).append(tuple(rest))
     dependencies = "\n".join(
         f"<dependency org={quoteattr(organisation)} name={quoteattr(module)} rev={quoteattr(revision)} "
-        f'transitive="false" conf="default->default"{_artifact(module, rest)}'
-        for organisation, module, revision, *rest in wanted
+        f'transitive="false" conf="default->default"{_artifacts(module, kinds)}'
+        for (organisation, module, revision), kinds in artifacts.items()
     )
     return (
         f'<ivy-module version="2.0" xmlns:m="{_EXTRA}"><info organisation="crossline" module="jars"/>\n'
@@ -82,12 +85,18 @@ def module_file(wanted: Sequence[Coordinates]) -> str:
     )
 
 
-def _artifact(module: str, rest: Sequence[str]) -> str:
-    """The end of a dependency: that it is no plain jar, where it is none."""
-    if not rest:
+def _artifacts(module: str, kinds: Sequence[tuple[str, ...]]) -> str:
+    """The end of a dependency: which files of it are wanted, unless that is its plain jar alone."""
+    if kinds == [()]:
         return "/>"
-    classifier, end = map(quoteattr, rest)
-    return f"><artifact name={quoteattr(module)} type={end} ext={end} m:classifier={classifier}/></dependency>"
+    return f">{''.join(_artifact(module, kind) for kind in kinds)}</dependency>"
+
+
+def _artifact(module: str, kind: tuple[str, ...]) -> str:
+    if not kind:
+        return f'<artifact name={quoteattr(module)} type="jar" ext="jar"/>'
+    classifier, end = map(quoteattr, kind)
+    return f"<artifact name={quoteattr(module)} type={end} ext={end} m:classifier={classifier}/>"
 
 
 def _why(lines: Sequence[str]) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,17 +18,18 @@ import orjson
 
 from crossline.basics.errors import RetryableError, SinkError, StateError
 from crossline.io.stores.open_file import OpenFile
-from crossline.serve.cases.schema import TABLES, TO_VERSION_2
+from crossline.serve.cases.schema import TABLES, TO_VERSION_2, TO_VERSION_6
 from crossline.serve.cases.statistics.schema import TO_VERSION_3, TO_VERSION_5
 from crossline.serve.cases.suppressions.schema import TO_VERSION_4
 from crossline.serve.cases.values import KeyReusedError
 
-VERSION = 5
+VERSION = 6
 APPLICATION_ID = 0x63726C63  # "crlc"
 BUSY_S = 5.0
 KEPT_MS = 7 * 86_400_000  # for how long a key is known
 KEYS_MAX = 200_000
 CACHE_KIB = 65_536
+_TOKEN_BYTES = 8
 
 
 class CaseFile:
@@ -72,10 +75,13 @@ class CaseFile:
                 self._connection.execute(each)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         if version < VERSION:  # of a new file it is 0: it becomes what an old one becomes
-            steps = ((2, TO_VERSION_2), (3, TO_VERSION_3), (4, TO_VERSION_4), (5, TO_VERSION_5))
+            steps = ((2, TO_VERSION_2), (3, TO_VERSION_3), (4, TO_VERSION_4), (5, TO_VERSION_5), (6, TO_VERSION_6))
             for number, statements in steps:
                 for each in statements if version < number else ():
                     self._connection.execute(each)
+            if not tables:
+                identity = (time.time_ns() // 1_000_000, secrets.token_hex(_TOKEN_BYTES))
+                self._connection.execute("INSERT INTO identity (made_ms, token) VALUES (?, ?)", identity)
             self._connection.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager

@@ -118,3 +118,7 @@ TO_VERSION_2 = (
     "CREATE INDEX alerts_by_suppression ON alerts (suppressed_by) WHERE suppressed_by IS NOT NULL",
     "CREATE INDEX acts_by_case ON acts (case_seq, number)",
 )
+
+# By which the lake knows the file: when it was made, in epoch milliseconds, and a number of its own. A file from before
+# has nothing there: the lake has its rows under no identity.
+TO_VERSION_6 = ("CREATE TABLE IF NOT EXISTS identity (made_ms INTEGER NOT NULL, token TEXT NOT NULL) STRICT",)

@@ -197,7 +197,17 @@ def with_lake(parity: Mapping[str, Parity], report: ParityReport) -> dict[str, P
 def parity_head(report: ParityReport) -> dict[str, Any]:
     """What a report is about."""
     names = ("at", "since", "until", "records", "same")
-    return {name: getattr(report, name) for name in names}
+    decisions = [
+        {
+            "decision": each.decision,
+            "compared": each.sampled,
+            "differ": each.sampled - each.equal,
+            "answered": each.answered,
+            "answered_differ": each.answered - each.answered_equal,
+        }
+        for each in report.decisions
+    ]
+    return {**{name: getattr(report, name) for name in names}, "decisions": decisions}
 
 
 def _same(alert: Mapping[str, Any], figure: Mapping[str, Any] | None) -> bool:

@@ -174,7 +174,7 @@ class HealthReport:
     """Of all rules, by name. ``counted``: whether alerts are counted here; ``since_day``: from when on.
 
     ``answered``: whether there is an API whose answers can be compared. ``lake_parity``: what the last report on parity
-    with the lake is about: ``at``, ``since``, ``until``, ``records``, ``same``.
+    with the lake is about: ``at``, ``since``, ``until``, ``records``, ``same``, and ``decisions`` by kind.
     """
 
     pipeline: str

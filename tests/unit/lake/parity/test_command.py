@@ -14,7 +14,7 @@ from crossline.cli.main import run_command
 from crossline.lake.parity.report import read_report
 from crossline.serve.ledger.schema import LEDGER_FILE, ensure_schema
 from unit.lake.lake_kit import START_MS, SpooledPipeline, payment
-from unit.lake.training.served import serve
+from unit.lake.training.served import POLICY, serve
 
 RULE = """\
 rule_id: often
@@ -114,6 +114,51 @@ def test_a_span_without_what_differs_is_the_same(pipeline: SpooledPipeline, capf
     assert "often" in out
     assert run_command([*given, "--to", "soon"]) == 2
     assert run_command([*given[:-1], "long"]) == 2
+
+
+def test_decisions_are_compared_too(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The engine's own decisions, one of which has another score, and one that no replay gives."""
+    made = SpooledPipeline(tmp_path)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    made.text = made.text.replace("kind: console", "kind: sqlite, path: out/store.db") + "policy: policy.yaml\n"
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "often.yaml").write_text(RULE)
+    (tmp_path / "pipeline.yaml").write_text(made.text)
+    records = [payment(number, START_MS + 60_000 * number) for number in range(COUNT)]
+    (tmp_path / "payments.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    given = ["backtest", "--pipeline", str(tmp_path / "pipeline.yaml"), "--input", str(tmp_path / "payments.jsonl")]
+    given += ["--output", str(tmp_path / "alerts.jsonl"), "--decisions", str(tmp_path / "decisions.jsonl")]
+    assert run_command(given) == 0
+    alerts, decisions = (
+        [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        for name in ("alerts.jsonl", "decisions.jsonl")
+    )
+    count = len(decisions)
+    assert count > 3
+    places = [("x", number) for number in range(len(alerts))]
+    made.batch(records, alerts=alerts, positions=places, decisions=[{**decisions[0], "score": 7}, *decisions[1:-1]])
+    made.write_all()
+    capfd.readouterr()
+    asked = ["lake", "parity", "--pipeline", str(tmp_path / "pipeline.yaml"), *rules(made)]
+    assert run_command([*asked, "--json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    assert [each["equal"] - each["sampled"] for each in report["rules"]] == [0]
+    (kind,) = report["decisions"]
+    assert (kind["decision"], kind["decisions"], kind["sampled"], kind["equal"]) == (
+        decisions[0]["decision"],
+        count - 1,
+        count,
+        count - 2,
+    )
+    assert {(each["record_id"], each["what"]) for each in kind["differences"]} == {
+        (decisions[0]["record_id"], "score"),
+        (decisions[-1]["record_id"], "only in the lake"),
+    }
+    assert run_command(asked) == 1
+    printed = capfd.readouterr()
+    assert f"the decision on record {decisions[0]['record_id']} of payments differs from the lake: score" in (
+        printed.out + printed.err
+    )
 
 
 def test_an_empty_lake_has_nothing_to_compare(tmp_path: Path) -> None:

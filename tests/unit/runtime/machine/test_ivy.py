@@ -68,6 +68,15 @@ def test_what_is_no_plain_jar_is_asked_for_by_its_classifier() -> None:
     }
 
 
+def test_a_jar_and_another_file_of_its_module_are_asked_for_together() -> None:
+    wanted = [("org.example", "core", "1.0"), ("org.example", "core", "1.0", "tests", "jar"), ("org.example", "a", "2")]
+    module = ET.fromstring(ivy.module_file(wanted))  # noqa: S314 - as above
+    core, other = module.iter("dependency")
+    assert [each.get("{http://ant.apache.org/ivy/extra}classifier") for each in core] == [None, "tests"]
+    assert next(each.attrib for each in core) == {"name": "core", "type": "jar", "ext": "jar"}
+    assert (other.get("name"), len(other)) == ("a", 0)
+
+
 @pytest.mark.parametrize(
     ("environment", "arguments"),
     [

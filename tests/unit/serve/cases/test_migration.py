@@ -39,7 +39,8 @@ def test_all_that_was_stated_is_there(tmp_path: Path) -> None:
     assert second["resolved_at"] is not None
     assert harness.cases.events(FIRST)[-1].after == {"state": "acknowledged", "assignee": "bob"}
     with sqlite3.connect(harness.path) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (6,)
+        assert connection.execute("SELECT count(*) FROM identity").fetchone() == (0,)  # the lake knows it without one
     connection.close()
     harness.close()
 

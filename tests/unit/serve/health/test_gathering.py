@@ -15,7 +15,14 @@ from crossline.io.sinks.base import Delivery
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.stores.factory import open_store
 from crossline.io.stores.protocol import AlertFilter
-from crossline.lake.parity.report import AlertDifference, ParityReport, RuleParity, write_report
+from crossline.lake.parity.report import (
+    AlertDifference,
+    DecisionDifference,
+    DecisionParity,
+    ParityReport,
+    RuleParity,
+    write_report,
+)
 from crossline.serve.health.reader import costs_of, facts_of, parity_of, prediction_of
 from crossline.serve.health.values import Parity, Prediction, RuleCost
 
@@ -133,7 +140,8 @@ def test_the_api_says_what_the_last_report_on_the_lake_found(api: tuple[Client, 
     instants = {name: f"2026-02-01T{hour}:00:00.000Z" for name, hour in (("at", 10), ("since", "08"), ("until", "09"))}
     differences = (AlertDifference("a1", "p1", "lake", "value"), AlertDifference("a1", "p1", "api", "value"))
     rules = (RuleParity("spending", 50, 40, 39, 10, 9, differences), RuleParity("card_testing", 3, 3, 3, 0, 0))
-    write_report(ParityReport(pipeline, *instants.values(), 1_000, rules), path)
+    decided = (DecisionParity("block", 9, 8, 7, 2, 1, (DecisionDifference("payments", "p1", "api", "score (peek)"),)),)
+    write_report(ParityReport(pipeline, *instants.values(), 1_000, rules, decided), path)
     found = client.get("/v1/health/rules").json()
     by_name = {each["rule_id"]: each for each in found["items"]}
     assert by_name["spending"]["parity"]["lake"] == {
@@ -147,7 +155,12 @@ def test_the_api_says_what_the_last_report_on_the_lake_found(api: tuple[Client, 
     assert "parity" in by_name["spending"]["wrong"]
     assert (by_name["card_testing"]["parity_text"], by_name["card_testing"]["wrong"]) == ("same", [])
     assert by_name["large_payment"]["parity"] is None
-    assert found["lake_parity"] == {**instants, "records": 1_000, "same": False}
+    assert found["lake_parity"] == {
+        **instants,
+        "records": 1_000,
+        "same": False,
+        "decisions": [{"decision": "block", "compared": 8, "differ": 1, "answered": 2, "answered_differ": 1}],
+    }
 
 
 def test_stores_return_the_last_batches_first(tmp_path: Path) -> None:

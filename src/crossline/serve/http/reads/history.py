@@ -1,5 +1,8 @@
 """What the lake has and the store does not: alerts and decisions older than those of the store.
 
+A list goes on in the lake at the instant of the oldest row of the store: rows of one instant may be in the store or in
+the lake alone, and their ids say which were listed.
+
 The lake is read by the command line in a process of its own: planning its files would delay decisions. Whether it has
 anything older is asked once in ten minutes, so that lists that end in the store do not wait for it. While the lake
 cannot be read, these lists still name a next page, which is answered 503: a client sees that rows are missing.
@@ -34,8 +37,10 @@ WAIT_S, KNOWN_S = 60.0, 600.0
 PROBE_S, RETRY_S = 5.0, 10.0  # how long a list waits to learn whether it goes on; when a failed answer is asked again
 BEGIN_MS = -62_135_596_800_000  # the start of the year 1
 NO_END_MS = 253_402_300_799_999  # the end of the year 9999
+TIES_MAX = 100_000  # rows of a store at one instant
 What = Literal["alerts", "decisions"]
 Row = Mapping[str, Any]
+_ID: dict[What, str] = {"alerts": "alert_id", "decisions": "decision_id"}
 
 log = get_logger(__name__)
 
@@ -143,18 +148,19 @@ class LakeReads:
         return place is None or place.exists()
 
     async def alerts(self, which: AlertFilter, place: LakePlace, limit: int) -> LakePage:
-        """Alerts that match, the latest first, each with its ``status``."""
+        """Alerts that match, the latest first, each with its ``status``; without those that the store has listed."""
         names = {"--rule": which.rule_id, "--kind": which.kind, "--severity": which.severity}
         given = [f"{name}={value}" for name, value in names.items() if value is not None]
         given += [f"--key={name}={value}" for name, value in which.key.items()]
         if any("=" in name for name in which.key):
             return LakePage([], None)  # no field has such a name, and the command line would read another
-        return await self.page("alerts", [*given, *_since(which.since_ms)], _within(place, which.until_ms), limit)
+        asked = [*given, *_since(which.since_ms)]
+        return await self.page("alerts", asked, _within(place, which.until_ms), limit)
 
     async def decisions(
         self, which: DecisionFilter, place: LakePlace, limit: int, decision_id: str | None = None
     ) -> LakePage:
-        """Decisions and revisions that match, the latest first."""
+        """Decisions and revisions that match, the latest first; without those that the store has listed."""
         names = {
             "--record": which.record_id,
             "--stream": which.stream,
@@ -162,7 +168,8 @@ class LakeReads:
             "--id": decision_id,
         }
         given = [f"{name}={value}" for name, value in names.items() if value is not None]
-        return await self.page("decisions", [*given, *_since(which.since_ms)], _within(place, which.until_ms), limit)
+        asked = [*given, *_since(which.since_ms)]
+        return await self.page("decisions", asked, _within(place, which.until_ms), limit)
 
     async def on_record(self, record_id: str, stream: str | None) -> list[Row]:
         """The decisions on a record, each with its revisions, in the order of their ids, if the store may lack them."""
@@ -213,11 +220,13 @@ class LakeReads:
     ) -> LakePage:
         """Rows of ``crossline lake WHAT``, the latest first.
 
-        Raises RetryableError where the lake cannot be read; why is in the log, since it names files of the server.
+        Those of the instant at which the list goes on that the store has were listed: they are left out. Raises
+        RetryableError where the lake cannot be read; why is in the log, since it names files of the server.
         """
         if place.end_ms <= BEGIN_MS or any("\0" in each for each in given):
             return LakePage([], None)  # nothing that is stored has this character, and no command line can
-        most = place.skipped + limit + 1
+        listed = await run_in_threadpool(self._store_has, what, place.end_ms - 1)
+        most = place.skipped + limit + 1 + len(listed)
         until = ["--until", format_instant(place.end_ms)] if place.end_ms <= NO_END_MS else []
         asked = ["lake", what, "--pipeline", str(self.deps.pipeline), *given, *until, "--limit", str(most), "--json"]
         try:
@@ -229,27 +238,43 @@ class LakeReads:
             log.warning("the lake was not read in time", error=str(error))
             raise
         read = read_alert if what == "alerts" else orjson.loads
-        rows: list[Row] = [read(line) for line in done.out.splitlines()]
-        shown = rows[: place.skipped + limit]
-        if len(rows) <= len(shown) or not shown:
-            return LakePage(shown[place.skipped :], None)
-        last: str = shown[-1]["event_time"]
-        skipped = sum(1 for each in shown if each["event_time"] == last)
-        return LakePage(shown[place.skipped :], LakePlace(parse_instant_ms(last) + 1, skipped))
+        return _page([read(line) for line in done.out.splitlines()], _ID[what], place, limit, listed)
+
+    def _store_has(self, what: What, at_ms: int) -> frozenset[str]:
+        """The ids of the rows of the store at an instant, in epoch milliseconds."""
+        until_ms = at_ms + 1 if at_ms < NO_END_MS else None
+        return frozenset(each[_ID[what]] for each in self._stored(what, at_ms, until_ms, TIES_MAX))
 
     def _store_begins(self, what: What) -> int:
-        """The event time of the oldest row of the store, epoch milliseconds; without one, the end of time."""
+        """Where the lake goes on, epoch milliseconds: behind the instant of the oldest row of the store.
+
+        Rows of that instant may be in the store or in the lake alone. Without a row in the store, the end of time.
+        """
+        oldest = next(iter(self._stored(what, None, None, 1)), None)
+        return NO_END_MS if oldest is None else parse_instant_ms(oldest["event_time"]) + 1
+
+    def _stored(self, what: What, since_ms: int | None, until_ms: int | None, limit: int) -> list[Row]:
+        """The first rows of the store within a span; none where there is no store, or none yet."""
         try:
             with closing(self.deps.store()) as store:
-                rows = (
-                    store.alerts(AlertFilter(), 1, newest_first=False)
-                    if what == "alerts"
-                    else store.decisions(DecisionFilter(), 1, newest_first=False)
-                )
-                oldest = next(iter(rows), None)
-        except (UsageError, ProblemError):  # no store, or none yet
-            oldest = None
-        return NO_END_MS if oldest is None else parse_instant_ms(oldest["event_time"])
+                if what == "alerts":
+                    span = AlertFilter(since_ms=since_ms, until_ms=until_ms)
+                    return list(store.alerts(span, limit, newest_first=False))
+                which = DecisionFilter(since_ms=since_ms, until_ms=until_ms)
+                return list(store.decisions(which, limit, newest_first=False))
+        except (UsageError, ProblemError):
+            return []
+
+
+def _page(rows: Sequence[Row], name: str, place: LakePlace, limit: int, listed: frozenset[str]) -> LakePage:
+    """The first ``limit`` of ``rows`` behind ``place`` whose id is not ``listed``, and where the next one is."""
+    fresh = [at for at in range(place.skipped, len(rows)) if rows[at][name] not in listed]
+    shown = [rows[at] for at in fresh[:limit]]
+    if len(fresh) <= limit or not shown:
+        return LakePage(shown, None)
+    last: str = shown[-1]["event_time"]
+    skipped = sum(1 for each in rows[: fresh[limit - 1] + 1] if each["event_time"] == last)
+    return LakePage(shown, LakePlace(parse_instant_ms(last) + 1, skipped))
 
 
 def _unreadable() -> TellableError:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.lake.parity.report import AlertDifference, ParityReport, RuleParity, write_report
+from crossline.lake.parity.report import AlertDifference, DecisionParity, ParityReport, RuleParity, write_report
 from unit.serve.console.kit import Room
 from unit.serve.health.scene import DAY_MS, alerts_of, label, publish, take
 
@@ -92,8 +92,10 @@ def test_the_last_report_of_parity_with_the_lake_is_shown(health: Room) -> None:
     differences = (AlertDifference("a1", "p1", "lake", "value"), AlertDifference("a1", "p1", "api", "value"))
     rules = (RuleParity("spending", 50, 40, 39, 10, 9, differences), RuleParity("card_testing", 3, 3, 3, 0, 0))
     at, since, until = "2026-02-01T10:00:00.000Z", "2026-02-01T08:00:00.000Z", "2026-02-01T09:00:00.000Z"
-    write_report(ParityReport(name, at, since, until, 1_000, rules), path)
+    decided = (DecisionParity("block", 9, 8, 7, 2, 1), DecisionParity("review", 1_200, 1_000, 1_000, 0, 0))
+    write_report(ParityReport(name, at, since, until, 1_000, rules, decided), path)
     page = shown(health)
+    assert "Decisions: 8 block, 1 differ, 2 with receipts, 1 differ; 1,000 review, 0 differ." in page
     found = "43 alerts compared with a replay, 1 differ; 10 with receipts, 1 differ"
     assert f"Parity with the lake as of 2026-02-01T10:00:00 UTC: {found}." in page
     assert "Lake and stream: 1 differs" in row(page, "spending")

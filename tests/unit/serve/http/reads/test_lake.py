@@ -6,16 +6,19 @@ import asyncio
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.serve.http.kit import Client, client_of, dependencies, detail
 
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.stores.protocol import AlertFilter
+from crossline.io.stores.protocol import AlertFilter, DecisionFilter
 from crossline.serve.fault_log import TellableError
 from crossline.serve.http.commands import CommandResult, Commands
 from crossline.serve.http.problems import ProblemError
@@ -220,3 +223,64 @@ def test_a_failure_is_asked_again_soon_and_an_answer_seldom(root: Path, tmp_path
     assert [goes_on(), len(commands.waits)] == [False, 2]
     now_s[0] = 611.0
     assert [goes_on(), len(commands.waits)] == [False, 3]
+
+
+class FakeStore:
+    """The alerts and decisions of a store, as ``Store`` reads them."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.rows = rows  # the latest first
+
+    def alerts(self, which: Any, limit: int, *, newest_first: bool = True) -> Iterator[Mapping[str, Any]]:
+        since, until = (None if at is None else format_instant(at) for at in (which.since_ms, which.until_ms))
+        found = [
+            each
+            for each in (self.rows if newest_first else reversed(self.rows))
+            if (since is None or each["event_time"] >= since) and (until is None or each["event_time"] < until)
+        ]
+        return iter(found[:limit])
+
+    decisions = alerts
+
+    def close(self) -> None:
+        pass
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=14),
+    st.integers(0, 14),
+    st.integers(0, 3),
+    st.integers(1, 5),
+    st.sampled_from(["alerts", "decisions"]),
+)
+def test_a_list_over_store_and_lake_is_the_list_of_all(
+    made: list[tuple[int, bool]], cut: int, lag: int, limit: int, what: Any
+) -> None:
+    """The store has what came last, and of the instant where it begins some rows; the lake lags behind by some."""
+    made = sorted(made, key=lambda each: -each[0])
+    name = {"alerts": "alert_id", "decisions": "decision_id"}[what]
+    rows = [{name: f"r{n}", "event_time": format_instant(at), "n": n} for n, (at, _) in enumerate(made)]
+    border = made[cut][0] if cut < len(made) else -1
+    stored = [row for row, (at, kept) in zip(rows, made, strict=True) if at > border or (at == border and kept)]
+    names = {each[name] for each in stored}
+    in_lake = [row for row in rows if not (row[name] in names and row["n"] < lag)]
+    deps = SimpleNamespace(store=lambda: FakeStore(stored), config=SimpleNamespace(lake=object()), pipeline="p.yaml")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LakeReads, "_made", lambda _: True)
+        lake = LakeReads(deps, FakeCommands(in_lake))  # type: ignore[arg-type] - what the reads use of it
+        listed = [each[name] for each in stored]
+        place = asyncio.run(lake.older(what))
+        assert (place is None) == (len(stored) == len(rows))
+        while place is not None:
+            which: Any = AlertFilter() if what == "alerts" else DecisionFilter()
+            page = asyncio.run(_listed(lake, which, place, limit))
+            assert 0 < len(page.rows) <= limit
+            listed += [each[name] for each in page.rows]
+            place = LakePlace.of(page.next.as_list()) if page.next is not None else None
+    assert len(listed) == len(set(listed))
+    at_of = {row[name]: row["event_time"] for row in rows}
+    assert [at_of[each] for each in listed] == [row["event_time"] for row in rows]  # all, the latest first
+
+
+async def _listed(lake: LakeReads, which: Any, place: LakePlace, limit: int) -> Any:
+    return await (lake.alerts if isinstance(which, AlertFilter) else lake.decisions)(which, place, limit)

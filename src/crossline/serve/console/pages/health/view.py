@@ -111,7 +111,16 @@ def _lake_parity(head: Mapping[str, Any] | None, items: list[Mapping[str, Any]])
     text = (
         f"{compared:,} alerts compared with a replay, {differ:,} differ; {answered:,} with receipts, {other:,} differ"
     )
-    return f"Parity with the lake as of {head['at'][:19]} UTC: {text}."
+    kinds = "; ".join(_of_kind(each) for each in head.get("decisions", ()))
+    decisions = f" Decisions: {kinds}." if kinds else ""
+    return f"Parity with the lake as of {head['at'][:19]} UTC: {text}.{decisions}"
+
+
+def _of_kind(kind: Mapping[str, Any]) -> str:
+    text = f"{kind['compared']:,} {kind['decision']}, {kind['differ']:,} differ"
+    if not kind["answered"]:
+        return text
+    return f"{text}, {kind['answered']:,} with receipts, {kind['answered_differ']:,} differ"
 
 
 PAGE = Page(

@@ -1,0 +1,1 @@
+"""Catalogs behind a server, and the error of one that does not answer."""

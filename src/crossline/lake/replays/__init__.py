@@ -1,0 +1,1 @@
+"""How the slices of a replay are cut further."""
