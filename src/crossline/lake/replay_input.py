@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from crossline.basics.streams.schema import StreamSpec
@@ -17,20 +16,24 @@ from crossline.ingest.route.partitioner import Chunk
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import records_of_rows
+from crossline.lake.record_runs import in_log_order, marked_runs
 from crossline.lake.row_filters import all_of, between
-from crossline.lake.table_layouts import DELIVERED, LOG, POSITION, REACHED, SEQUENCE, records_layout
+from crossline.lake.slice_files import SliceFiles, SliceReader, bounds_ms, columns_of, conditions, slice_reference
+from crossline.lake.table_layouts import REACHED, SEQUENCE, records_layout
+from crossline.runtime.sources.slices import Slices
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import DecodedRows, StreamIntake
 from crossline.runtime.work.task import Task
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import FileScanTask
 
     from crossline.backtest.input_batches import BacktestInputs
 
+_File = tuple["FileScanTask", tuple[int, int] | None]  # with the bounds that its statistics tell
 SLICE_ROWS = 400_000  # of a batch, as far as the bounds of files tell
 ROW_BYTES = 128  # of a row, as far as the size of batches is concerned
-_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,37 +79,63 @@ class LakeInput:
 
     def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:  # noqa: ARG002 - the protocol's
         """The batches, of about ``batch_bytes`` each, and of ``slice_rows`` at most."""
-        return LakeBatches(replace(self, slice_rows=min(self.slice_rows, max(1, batch_bytes // ROW_BYTES))))
+        return LakeBatches(self._cut_for(batch_bytes))
 
     def edges(self) -> list[int]:
         """The instants between batches, in milliseconds, the first and the last included; from the bounds of files."""
-        spans: list[tuple[int, int, int]] = []
-        for stream in self.inputs:
-            table = self._table(stream)
-            if table is not None:
-                spans += _spans(table, self._within())
+        return self._edges({stream: _files(table, self._within()) for stream, table in self._tables().items()})
+
+    def slices(self, batch_bytes: int) -> Slices:
+        """The same batches as references, which tasks anywhere read; see ``SliceReader``.
+
+        Files are planned once: a commit or a compaction meanwhile changes nothing.
+        """
+        files = {stream: _files(table, self._within()) for stream, table in self._tables().items()}
+        readers = {
+            stream: SliceFiles.of(table, self.where.get(stream, ()), self.known_ms)
+            for stream, table in self._tables().items()
+        }
+        edges = self._cut_for(batch_bytes)._edges(files)
+        references = []
+        for start, end in itertools.pairwise(edges):
+            mine = {
+                stream: [each for each, bounds in found if _meets(bounds, start, end)]
+                for stream, found in files.items()
+            }
+            if any(mine.values()):
+                references.append(slice_reference(start, end, mine))
+        count = sum(each.file.record_count for found in files.values() for each, _ in found)
+        return Slices(references, SliceReader(readers), _intake(self.inputs), count)
+
+    def _edges(self, files: Mapping[str, Sequence[_File]]) -> list[int]:
+        every = [each for found in files.values() for each in found]
+        spans = [(*bounds, each.file.record_count) for each, bounds in every if bounds is not None]
         if not spans:
             return []
         first = min(low for low, _, _ in spans) if self.from_ms is None else self.from_ms
         end = max(high for _, high, _ in spans) + 1 if self.to_ms is None else self.to_ms
         return _cut(spans, first, end, self.slice_rows)
 
+    def _cut_for(self, batch_bytes: int) -> LakeInput:
+        return replace(self, slice_rows=min(self.slice_rows, max(1, batch_bytes // ROW_BYTES)))
+
     def rows(self, stream: str, start_ms: int, end_ms: int) -> pa.Table | None:
         """The rows of a slice in the order of their logs; None: there are none, or the table is missing."""
         table = self._table(stream)
         if table is None:
             return None
-        names = [field.name for field in table.layout.schema if field.name in table.table.schema().as_arrow().names]
-        within = [between(REACHED, start_ms, end_ms - 1), *self.where.get(stream, ())]
-        if self.known_ms is not None:
-            within.append(between(DELIVERED, None, self.known_ms))
-        rows = table.table.scan(row_filter=all_of(within), selected_fields=tuple(names)).to_arrow()
-        if not len(rows):
-            return None
-        return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()
+        within = [between(REACHED, start_ms, end_ms - 1), *conditions(self.where.get(stream, ()), self.known_ms)]
+        return in_log_order(
+            table.table.scan(row_filter=all_of(within), selected_fields=tuple(columns_of(table))).to_arrow()
+        )
 
     def _within(self) -> tuple[int | None, int | None]:
         return self.from_ms, None if self.to_ms is None else self.to_ms - 1
+
+    def _tables(self) -> dict[str, LakeTable]:
+        """By stream the tables that are there."""
+        found = ((stream, self._table(stream)) for stream in self.inputs)
+        return {stream: table for stream, table in found if table is not None}
 
     def _table(self, stream: str) -> LakeTable | None:
         layout = records_layout(stream, self.streams[stream])
@@ -136,7 +165,7 @@ class LakeBatches:
     @property
     def intake(self) -> StreamIntake:
         """Decodes the rows of each stream."""
-        return StreamIntake({stream: LakeIntake(stream) for stream in self.given.inputs})
+        return _intake(self.given.inputs)
 
     def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
         """``snapshot`` itself: all logs are read to the same instants."""
@@ -160,39 +189,29 @@ class LakeBatches:
         return min(1.0, self.at / max(1, len(self.edges) - 1))
 
 
+def _intake(streams: Iterable[str]) -> StreamIntake:
+    return StreamIntake({stream: LakeIntake(stream) for stream in streams})
+
+
 def _deal(stream: str, rows: pa.Table, dealt: list[list[pa.RecordBatch]]) -> None:
     """Deal runs of rows, each of one log and chunk, to the processes, each to the one with the fewest rows."""
     counts = [0] * len(dealt)
-    for start, end in runs_of(rows):
+    for batch in marked_runs(stream, rows):
         at = counts.index(min(counts))
-        counts[at] += end - start
-        run = rows.slice(start, end - start).combine_chunks()
-        (batch,) = run.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-        dealt[at].append(StreamIntake.marked(stream, batch))
+        counts[at] += len(batch)
+        dealt[at].append(batch)
 
 
-def runs_of(rows: pa.Table) -> list[tuple[int, int]]:
-    """The runs of rows, each of one log and chunk, as [start, end)."""
-    logs = np.asarray(rows.column(LOG).combine_chunks().dictionary_encode().indices)
-    sequences = np.asarray(rows.column(SEQUENCE).combine_chunks().fill_null(-1))
-    changes = np.flatnonzero((np.diff(logs) != 0) | (np.diff(sequences) != 0)) + 1
-    return list(itertools.pairwise([0, *changes.tolist(), len(rows)]))
-
-
-def _spans(table: LakeTable, within: tuple[int | None, int | None]) -> list[tuple[int, int, int]]:
-    """Of each file the first and the last instant (ms) and how many rows it has."""
+def _files(table: LakeTable, within: tuple[int | None, int | None]) -> list[_File]:
+    """The files whose bounds meet ``within``, with the first and the last instant (ms) of each, where it tells them."""
     table.table.refresh()
-    found = table.table.schema().find_field(REACHED).field_id
-    spans: list[tuple[int, int, int]] = []
-    for task in table.table.scan(row_filter=between(REACHED, *within)).plan_files():
-        low, high = ((bounds or {}).get(found) for bounds in (task.file.lower_bounds, task.file.upper_bounds))
-        if low is not None and high is not None:
-            spans.append((_ms(low), _ms(high), task.file.record_count))
-    return spans
+    found = table.table.scan(row_filter=between(REACHED, *within)).plan_files()
+    return [(each, bounds_ms(table, each)) for each in found]
 
 
-def _ms(bound: bytes) -> int:
-    return int.from_bytes(bound, "little", signed=True) // _US
+def _meets(bounds: tuple[int, int] | None, start_ms: int, end_ms: int) -> bool:
+    """Whether a file may have rows from ``start_ms`` up to ``end_ms`` (exclusive)."""
+    return bounds is None or (bounds[0] < end_ms and bounds[1] >= start_ms)
 
 
 def _cut(spans: Sequence[tuple[int, int, int]], first: int, end: int, slice_rows: int) -> list[int]:
