@@ -20,9 +20,9 @@ from crossline.lake.record_runs import in_log_order, marked_runs
 from crossline.lake.row_filters import all_of, between
 from crossline.lake.slice_files import SliceFiles, SliceReader, bounds_ms, columns_of, conditions, slice_reference
 from crossline.lake.table_layouts import REACHED, SEQUENCE, records_layout
-from crossline.runtime.sources.slices import Slices
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import DecodedRows, StreamIntake
+from crossline.runtime.sources.slices import Slices
 from crossline.runtime.work.task import Task
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LakeInput:
 
     def edges(self) -> list[int]:
         """The instants between batches, in milliseconds, the first and the last included; from the bounds of files."""
-        return self._edges({stream: _files(table, self._within()) for stream, table in self._tables().items()})
+        return _edges(self, {stream: _files(table, self._within()) for stream, table in self._tables().items()})
 
     def slices(self, batch_bytes: int) -> Slices:
         """The same batches as references, which tasks anywhere read; see ``SliceReader``.
@@ -95,7 +95,7 @@ class LakeInput:
             stream: SliceFiles.of(table, self.where.get(stream, ()), self.known_ms)
             for stream, table in self._tables().items()
         }
-        edges = self._cut_for(batch_bytes)._edges(files)
+        edges = _edges(self._cut_for(batch_bytes), files)
         references = []
         for start, end in itertools.pairwise(edges):
             mine = {
@@ -106,15 +106,6 @@ class LakeInput:
                 references.append(slice_reference(start, end, mine))
         count = sum(each.file.record_count for found in files.values() for each, _ in found)
         return Slices(references, SliceReader(readers), _intake(self.inputs), count)
-
-    def _edges(self, files: Mapping[str, Sequence[_File]]) -> list[int]:
-        every = [each for found in files.values() for each in found]
-        spans = [(*bounds, each.file.record_count) for each, bounds in every if bounds is not None]
-        if not spans:
-            return []
-        first = min(low for low, _, _ in spans) if self.from_ms is None else self.from_ms
-        end = max(high for _, high, _ in spans) + 1 if self.to_ms is None else self.to_ms
-        return _cut(spans, first, end, self.slice_rows)
 
     def _cut_for(self, batch_bytes: int) -> LakeInput:
         return replace(self, slice_rows=min(self.slice_rows, max(1, batch_bytes // ROW_BYTES)))
@@ -212,6 +203,16 @@ def _files(table: LakeTable, within: tuple[int | None, int | None]) -> list[_Fil
 def _meets(bounds: tuple[int, int] | None, start_ms: int, end_ms: int) -> bool:
     """Whether a file may have rows from ``start_ms`` up to ``end_ms`` (exclusive)."""
     return bounds is None or (bounds[0] < end_ms and bounds[1] >= start_ms)
+
+
+def _edges(given: LakeInput, files: Mapping[str, Sequence[_File]]) -> list[int]:
+    every = [each for found in files.values() for each in found]
+    spans = [(*bounds, each.file.record_count) for each, bounds in every if bounds is not None]
+    if not spans:
+        return []
+    first = min(low for low, _, _ in spans) if given.from_ms is None else given.from_ms
+    end = max(high for _, high, _ in spans) + 1 if given.to_ms is None else given.to_ms
+    return _cut(spans, first, end, given.slice_rows)
 
 
 def _cut(spans: Sequence[tuple[int, int, int]], first: int, end: int, slice_rows: int) -> list[int]:

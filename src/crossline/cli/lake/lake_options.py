@@ -25,9 +25,13 @@ PipelineFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
-def open_reader(pipeline: Path) -> LakeReader:
-    """The lake of a pipeline file. Raises UsageError where it has none."""
-    do_without_pandas()
+def open_reader(pipeline: Path, *, with_spark: bool = False) -> LakeReader:
+    """The lake of a pipeline file. Raises UsageError where it has none.
+
+    ``with_spark``: PySpark is needed too, which needs pandas.
+    """
+    if not with_spark:
+        do_without_pandas()
     config = read_pipeline_in_place(pipeline)
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")

@@ -8,6 +8,7 @@ come to the driver slice by slice.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -153,7 +154,7 @@ def by_slice(batches: ArrowBatches, count: int) -> Iterator[tuple[int, list[pa.R
         numbers = batch.column(0).to_numpy()
         rest = batch.select(range(1, batch.num_columns))
         edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in itertools.pairwise(edges):
             if start == end:
                 continue
             while at < numbers[start]:
