@@ -75,10 +75,12 @@ class SliceFiles:
         filtered = all_of([between(REACHED, start_ms, end_ms - 1), *self.where])
         try:
             found = ArrowScan(self.metadata, self.io, self.columns, filtered).to_table(files)
-        except FileNotFoundError as error:
+        except FileNotFoundError:
+            paths = (each.file.file_path for each in files)
+            gone = next((path for path in paths if not self.io.new_input(path).exists()), "a data file of the lake")
             raise StateError(
-                f"{error.filename or error}: found no such data file of the lake; maintenance removed it with its "
-                "snapshot, since the replay began; start the replay again, or raise snapshots_max"
+                f"{gone}: not found; expected a data file of the lake that was there when the replay began. Maintenance "
+                "removes files with their snapshot: start the replay again, or raise lake.snapshots_max"
             ) from None
         return in_log_order(found)
 
