@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -50,7 +50,13 @@ class SliceFiles:
     def of(table: LakeTable, where: Sequence[BooleanExpression], known_ms: int | None) -> SliceFiles:
         """The columns of the layout that ``table`` has; rows of ``where`` that were delivered by ``known_ms``."""
         own = table.table
-        history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
+        history: dict[str, Any] = {
+            "snapshots": [],
+            "snapshot_log": [],
+            "metadata_log": [],
+            "refs": {},
+            "current_snapshot_id": None,
+        }
         store = {name: value for name, value in own.io.properties.items() if name.startswith(_STORE_PROPERTIES)}
         return SliceFiles(
             own.metadata.model_copy(update=history),
@@ -79,7 +85,7 @@ class SliceFiles:
             paths = (each.file.file_path for each in files)
             gone = next((path for path in paths if not self.io.new_input(path).exists()), "a data file of the lake")
             raise StateError(
-                f"{gone}: not found; expected a data file of the lake that was there when the replay began. Maintenance "
+                f"{gone}: not found; expected a data file of the lake that was there as the replay began. Maintenance "
                 "removes files with their snapshot: start the replay again, or raise lake.snapshots_max"
             ) from None
         return in_log_order(found)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -57,7 +57,7 @@ def outcomes_of_slices(
     shards: int,
     stopping: threading.Event,
     on_tasks: OnTasks | None = None,
-) -> Iterator[SliceRows]:
+) -> Generator[SliceRows]:
     """Judge all slices; the number and the outcome rows (kind, body) of each slice, in order.
 
     Args:
