@@ -17,7 +17,7 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.backtest import deciding_for, lists_for, log_of, rules_as_of_log, setting_of, with_tables
-from crossline.cli.lake.lake_options import open_reader
+from crossline.cli.lake.lake_options import check_reachable, open_reader
 from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
@@ -120,18 +120,6 @@ class _Asked:
     compare: bool
     resume: Path | None
     on: Runner
-
-
-def check_reachable(config: PipelineConfig) -> None:
-    """Check that Spark's tasks reach the files of the lake. Raises UsageError."""
-    from crossline.io.objects.location import is_uri
-    from crossline.runtime.java.launch import is_on_this_machine
-
-    if config.lake is not None and not is_uri(config.lake.path) and not is_on_this_machine(config.engine.master):
-        raise UsageError(
-            f"--on spark: found lake.path {config.lake.path}, a folder of this machine, and engine.master "
-            f"{config.engine.master}, whose tasks run elsewhere; expected a lake on an object store, or local[…]"
-        )
 
 
 def instant_of(option: str, text: str | None) -> int | None:
