@@ -26,7 +26,7 @@ ICEBERG_JARS = "spark-iceberg"
 S3_JARS = "spark-iceberg-s3"
 S3_SCHEMES = ("s3://", "s3a://")
 _PREFIX = f"spark.sql.catalog.{CATALOG_NAME}"
-_CLASS_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
+CLASS_PATHS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _JARS = "spark.jars"
 _QUICK = " -XX:TieredStopAtLevel=1"  # for small batches; compaction runs long
@@ -47,19 +47,13 @@ def session_settings(known: Sequence[Path], jars: Sequence[Path], given: Mapping
     """
     ours = base_settings(known)
     class_path = {
-        name: os.pathsep.join([ours[name], *map(str, jars), *filter(None, [given.get(name)])]) for name in _CLASS_PATHS
+        name: os.pathsep.join([ours[name], *map(str, jars), *filter(None, [given.get(name)])]) for name in CLASS_PATHS
     }
     return {
         _JAVA_OPTIONS: ours[_JAVA_OPTIONS].replace(_QUICK, ""),
         **given,
         **class_path,
         _JARS: ",".join([*map(str, jars), *filter(None, [given.get(_JARS)])]),
-        "spark.sql.extensions": ",".join(
-            [
-                "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-                *filter(None, [given.get("spark.sql.extensions")]),
-            ]
-        ),
     }
 
 

@@ -163,11 +163,21 @@ def delete_orphans(table: LakeTable, now_ms: int, older_ms: int = ORPHANED_AFTER
     own.refresh()
     used = set(_files(own, own.metadata.snapshots))
     used |= {own.metadata_location, *(each.metadata_file for each in own.metadata.metadata_log)}
-    orphans = [path for path in _older_files(own.location(), now_ms - older_ms) if path not in used]
+    places = {place_of(path) for path in used}
+    orphans = [path for path in _older_files(own.location(), now_ms - older_ms) if place_of(path) not in places]
     delete_files(orphans, own.io)
     if orphans:
         log.info("files without a snapshot deleted", table=table.layout.name, files=len(orphans))
     return len(orphans)
+
+
+def place_of(path: str) -> str:
+    """A file's address, the same however an engine writes it: Java writes ``file:/lake`` for ``file:///lake``.
+
+    >>> place_of("file:/lake/a.parquet") == place_of("file:///lake/a.parquet")
+    True
+    """
+    return f"{SCHEME}/{path.removeprefix('file:').lstrip('/')}" if path.startswith("file:") else path
 
 
 def _older_files(location: str, before_ms: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ from each other, so that the same files are always merged into the same rows in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TRIES_MAX = 4
 ROW_GROUP_BYTES = 16 << 20  # about as many rows as the writer's groups have
 MANIFEST_BYTES = 8 << 20  # Iceberg's own target
+MANIFESTS_FEW = 8  # each is a request or two for who plans a query
 # As the names of Java's exceptions stand in the text of an error: another commit came first.
 _CONFLICTS = ("CommitFailedException", "ValidationException: Missing required files")
 
@@ -132,7 +133,6 @@ def _merge_files(run: _Procedures, table: LakeTable, now_ms: int, target_bytes: 
         (done,) = run.call(
             "rewrite_data_files",
             strategy="'sort'",
-            sort_order=text(", ".join(f"`{name}` ASC NULLS FIRST" for name in order_of(table.layout))),
             options="map(" + ", ".join(text(str(part)) for pair in options.items() for part in pair) + ")",
             where=text(f"`{table.layout.time}` < {instant(end_ms)}"),
         )
@@ -162,16 +162,25 @@ def _has_small_files(table: LakeTable, end_ms: int, target_bytes: int) -> bool:
 
 
 def _set_properties(table: LakeTable) -> None:
-    """Tell Spark of bloom filters and of the size of row groups, which the writer has in its code."""
-    wanted = file_properties(table.layout)
-    if wanted.items() <= table.table.properties.items():
-        return
+    """Tell Spark of order, bloom filters and the size of row groups, which the writer has in its code."""
+    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
+    from pyiceberg.table.sorting import NullOrder  # noqa: PLC0415 - an extra
+    from pyiceberg.transforms import IdentityTransform  # noqa: PLC0415 - an extra
 
-    def change() -> None:
-        with table.table.transaction() as transaction:
-            transaction.set_properties(wanted)
-
-    _tried(table, change)
+    own, wanted = table.table, file_properties(table.layout)
+    for _ in range(TRIES_MAX):
+        own.refresh()
+        if wanted.items() <= own.properties.items() and not own.sort_order().is_unsorted:
+            return
+        try:
+            with own.transaction() as transaction:
+                transaction.set_properties(wanted)
+                with transaction.update_sort_order() as order:
+                    for name in order_of(table.layout):
+                        order.asc(name, IdentityTransform(), NullOrder.NULLS_FIRST)
+        except CommitFailedException:
+            continue
+    raise RetryableError(f"table {table.layout.name} of the lake: other commits came first; run it again")
 
 
 def file_properties(layout: TableLayout) -> dict[str, str]:
@@ -185,25 +194,12 @@ def file_properties(layout: TableLayout) -> dict[str, str]:
     return found
 
 
-def _tried(table: LakeTable, change: Callable[[], None]) -> None:
-    from pyiceberg.exceptions import CommitFailedException  # noqa: PLC0415 - an extra
-
-    for _ in range(TRIES_MAX):
-        try:
-            table.table.refresh()
-            change()
-        except CommitFailedException:
-            continue
-        return
-    raise RetryableError(f"table {table.layout.name} of the lake: other commits came first; run it again")
-
-
 def _merge_manifests(run: _Procedures, table: LakeTable) -> int:
     """Merge manifests that are smaller than they need be; how many."""
     table.table.refresh()
     snapshot = table.table.current_snapshot()
     sizes = [] if snapshot is None else [each.manifest_length for each in snapshot.manifests(table.table.io)]
-    if len(sizes) <= 1 + sum(sizes) // MANIFEST_BYTES:
+    if len(sizes) <= max(MANIFESTS_FEW, 2 * sum(sizes) // MANIFEST_BYTES):
         return 0
     (done,) = run.call("rewrite_manifests", use_caching="false")
     return int(done["rewritten_manifests_count"])
