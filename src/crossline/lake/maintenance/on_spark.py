@@ -105,7 +105,7 @@ class _Procedures:
         given = ", ".join(f"{key} => {value}" for key, value in {"table": text(self.table), **arguments}.items())
         for _ in range(TRIES_MAX):
             try:
-                return self.spark.sql(f"CALL {CATALOG_NAME}.system.{name}({given})").collect()
+                return list(self.spark.sql(f"CALL {CATALOG_NAME}.system.{name}({given})").collect())
             except Exception as error:  # Spark's own, and those of py4j
                 if not any(each in str(error) for each in _CONFLICTS):
                     raise explained(error) from error
