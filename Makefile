@@ -30,7 +30,7 @@ demo:
 	$(VENV)/crossline demo $(ARGS)
 
 test:
-	$(SETUP) broker s3 iceberg browser site
+	$(SETUP) broker s3 iceberg spark-iceberg browser site
 	$(VENV)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 services:

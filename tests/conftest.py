@@ -48,15 +48,23 @@ settings.load_profile("crossline")
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session on two cores, with all that it leaves on disk in a folder of its own."""
+    """A Spark session on two cores, with all that it leaves on disk in a folder of its own.
+
+    It has Iceberg's jars on its class path, behind those of every session; a catalog is there where a test sets one.
+    """
+    from crossline.lake.spark_catalog import CLASS_PATHS, ICEBERG_JARS, session_settings  # noqa: PLC0415 - as above
+    from crossline.runtime.java.launch import found_jars  # noqa: PLC0415 - as above
+    from crossline.runtime.machine.jars import ensure_jars  # noqa: PLC0415 - as above
     from crossline.runtime.spark.session import build_session  # noqa: PLC0415 - as above
     from crossline.runtime.spark_internals.gateway import end_session  # noqa: PLC0415 - only tests that use Spark wait for its import
 
     folder = tmp_path_factory.mktemp("spark")
+    iceberg = session_settings(found_jars(), ensure_jars(ICEBERG_JARS), {})
     session = build_session(
         app_name="tests",
         cores=2,
         settings={
+            **{name: iceberg[name] for name in CLASS_PATHS},
             "spark.driver.memory": "2g",
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),

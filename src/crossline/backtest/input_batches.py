@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from crossline.runtime.local.pool import Dealt
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import Intake
+from crossline.runtime.sources.slices import Slices
 
 
 class BacktestInputs(Protocol):
@@ -54,4 +55,8 @@ class StoredInput(Protocol):
 
     def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:
         """Its batches, for ``count`` processes; ``folder``: for temporary files."""
+        ...
+
+    def slices(self, batch_bytes: int) -> Slices:
+        """The same batches as references that tasks on other machines can read."""
         ...

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +17,9 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.backtest import deciding_for, lists_for, log_of, rules_as_of_log, setting_of, with_tables
-from crossline.cli.lake.lake_options import open_reader
+from crossline.cli.lake.lake_options import check_reachable, open_reader
 from crossline.cli.process import do_without_pandas
-from crossline.cli.signals import Stopping, stoppable
+from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, differences, recorded_only
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
@@ -28,8 +31,16 @@ if TYPE_CHECKING:
     from crossline.cli.backtest import Setting
     from crossline.lake.reading import LakeReader
     from crossline.lake.replay import IngestSpan
+    from crossline.settings.config import PipelineConfig
 
 PIPELINE = Path("pipeline.yaml")
+On = Annotated[
+    Runner,
+    typer.Option(
+        help="What judges. local: processes of this machine, which begin at once. spark: Spark, on the pipeline's "
+        "engine.master. auto: local. Alerts, decisions and their order are the same."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -67,6 +78,7 @@ def replay(
             "the end."
         ),
     ] = None,
+    on: On = Runner.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Figures as JSON on stdout.")] = False,
 ) -> None:
     """Run the same engine as ``crossline run`` over the records of the lake.
@@ -76,17 +88,24 @@ def replay(
     from crossline.lake.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
+    if on is Runner.SPARK and resume is not None:
+        raise UsageError(
+            f"--resume {resume}: a replay on Spark keeps no folder, since Spark runs lost tasks again; leave --resume "
+            "out, or use --on local"
+        )
     span = IngestSpan(instant_of("--from", from_), instant_of("--to", to))
     setting = setting_of(rules, None, None, str(pipeline), None, as_of_log=rules is None)
     log = log_of(setting.rules, setting.name) if rules is None else None
     mine = (
         rules_as_of_log(log, setting.streams) if log else RuleSet.from_rules(read_rules(setting.rules, setting.known()))
     )
-    reader = open_reader(pipeline)
+    reader = open_reader(pipeline, with_spark=on is Runner.SPARK)
+    if on is Runner.SPARK:
+        check_reachable(reader.config)
     with stoppable() as stopping, own_folder_for("replay") as folder:
         (judged,) = with_tables([replay_spec(mine, setting, reader, span, log)], setting.config, log, folder)
         judged = replace(judged, deciding=deciding_for(output, decisions, None, setting))
-        figures = _run(judged, reader, _Asked(span, output, decisions, compare, resume), folder, stopping)
+        figures = _run(judged, reader, _Asked(span, output, decisions, compare, resume, on), folder, stopping)
     out = sys.stderr if any(is_standard_output(path) for path in (output, decisions) if path) else sys.stdout
     out.write(orjson.dumps(figures).decode() + "\n" if as_json else as_text(figures))
 
@@ -100,6 +119,7 @@ class _Asked:
     decisions: Path | None
     compare: bool
     resume: Path | None
+    on: Runner
 
 
 def instant_of(option: str, text: str | None) -> int | None:
@@ -132,23 +152,14 @@ def replay_spec(
 
 
 def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, stopping: Stopping) -> dict[str, Any]:
-    from crossline.backtest import in_process
     from crossline.backtest.resumable import discard
     from crossline.lake.replay import keep_span, write_delivered
 
-    do_without_pandas()
-    tell_compiling()
     progress = ProgressLine(sys.stderr)
     alerts, decided = folder / "alerts.jsonl", None if asked.decisions is None else folder / "decisions.jsonl"
     try:
-        done = in_process.backtest(
-            judged,
-            alerts,
-            decisions=decided,
-            on_batch=progress.batch,
-            on_start=stopping.stops,
-            kept=asked.resume,
-        )
+        with _runner(reader.config, asked, stopping, progress) as judge:
+            done = judge(judged, alerts, decisions=decided, on_batch=progress.batch, on_start=stopping.stops)
     finally:
         progress.done()
     with ExitStack() as made:
@@ -165,6 +176,34 @@ def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, 
     if asked.resume is not None:
         discard(asked.resume)
     return figures
+
+
+@contextmanager
+def _runner(
+    config: PipelineConfig, asked: _Asked, stopping: Stopping, progress: ProgressLine
+) -> Iterator[Callable[..., BacktestResult]]:
+    """What judges; Spark, where that is asked for, for as long as the context lasts."""
+    if asked.on is not Runner.SPARK:
+        do_without_pandas()
+        tell_compiling()
+        from crossline.backtest import in_process
+
+        yield partial(in_process.backtest, kept=asked.resume)
+        return
+    from crossline.backtest import replay_in_spark
+    from crossline.io.objects.location import under
+    from crossline.runtime.java.launch import is_on_this_machine
+
+    assert config.lake is not None  # noqa: S101 - it was opened
+    here = is_on_this_machine(config.engine.master)
+    tables = None if here else under(config.lake.path, f"replay-{uuid.uuid4().hex}")
+    with session_of("replay", stopping, config.engine) as spark:
+        yield partial(
+            replay_in_spark.replay,
+            spark,
+            on_tasks=lambda done, count: progress.show(f"{done:,} of {count:,} tasks of a stage"),
+            tables_root=tables,
+        )
 
 
 def _figures(judged: BacktestSpec, done: BacktestResult, asked: _Asked) -> dict[str, Any]:

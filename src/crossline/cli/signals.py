@@ -20,6 +20,8 @@ from crossline.basics.errors import CrosslineError, StoppedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from crossline.settings.process.engine import EngineSettings
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # One wish may come as several signals: to the process, and to its group. A later one is a person who will not wait.
 ONE_WISH_S = 2.0
@@ -170,12 +172,21 @@ class Runner(StrEnum):
 
 
 @contextmanager
-def session_of(name: str, stopping: Stopping) -> Iterator[SparkSession]:
-    """A session that ends with the context. Raises StoppedError if a signal was received while it started."""
+def session_of(name: str, stopping: Stopping, engine: EngineSettings | None = None) -> Iterator[SparkSession]:
+    """A session that ends with the context.
+
+    Args:
+        name: The application's name.
+        stopping: Raises StoppedError if a signal was received while the session started.
+        engine: The master, the settings of Spark and the Python of executors; by default those of this machine.
+    """
     from crossline.runtime.spark.session import build_session
     from crossline.runtime.spark_internals.gateway import end_session
 
-    spark = build_session(name)
+    if engine is None:
+        spark = build_session(name)
+    else:
+        spark = build_session(name, engine.master, settings=engine.spark, python=engine.python)
     try:
         stopping.check()
         yield spark

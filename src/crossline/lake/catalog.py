@@ -97,7 +97,7 @@ def sqlite_file(config: PipelineConfig) -> Path | None:
 
 
 def _catalog(settings: LakeSettings, warehouse: str, environment: Mapping[str, str]) -> Catalog:
-    properties = {"warehouse": _uri(warehouse), **_store_properties(warehouse, environment)}
+    properties = {"warehouse": warehouse_uri(warehouse), **store_properties(warehouse, environment)}
     chosen = settings.catalog or SqliteCatalogSettings(kind="sqlite", path=f"{warehouse}/catalog.db")
     if isinstance(chosen, RestCatalogSettings):
         from crossline.lake.catalogs.rest_catalog import rest_catalog  # noqa: PLC0415 - an extra
@@ -131,10 +131,9 @@ def _sqlite_uri(path: Path) -> str:
     return URL.create("sqlite", database=str(path), query={"timeout": SQLITE_S}).render_as_string()
 
 
-def _postgres_uri(settings: PostgresCatalogSettings, environment: Mapping[str, str]) -> str:
-    """The address for SQLAlchemy. It holds the password: it is never printed."""
+def postgres_parts(settings: PostgresCatalogSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The parts of the database's address by libpq's names, the password among them. Raises UsageError."""
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - an extra
-    from sqlalchemy.engine import URL  # noqa: PLC0415 - an extra
 
     if settings.dsn_env is not None:
         dsn = environment.get(settings.dsn_env)
@@ -152,28 +151,35 @@ def _postgres_uri(settings: PostgresCatalogSettings, environment: Mapping[str, s
             "sslmode": settings.sslmode,
             "sslrootcert": settings.ca_file,
         }
-    query = {name: str(value) for name, value in given.items() if value is not None and name not in _URL_PARTS}
-    port = given.get("port")
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _postgres_uri(settings: PostgresCatalogSettings, environment: Mapping[str, str]) -> str:
+    """The address for SQLAlchemy. It holds the password: it is never printed."""
+    from sqlalchemy.engine import URL  # noqa: PLC0415 - an extra
+
+    given = postgres_parts(settings, environment)
     address = URL.create(
         "postgresql+psycopg",
         given.get("user"),
         given.get("password"),
         given.get("host"),
-        None if port is None else int(port),
+        int(given["port"]) if "port" in given else None,
         given.get("dbname"),
-        query,
+        {name: value for name, value in given.items() if name not in URL_PARTS},
     )
     return address.render_as_string(hide_password=False)
 
 
-_URL_PARTS = ("host", "port", "dbname", "user", "password")
+URL_PARTS = ("host", "port", "dbname", "user", "password")
 
 
-def _uri(warehouse: str) -> str:
+def warehouse_uri(warehouse: str) -> str:
+    """The warehouse, a folder or a prefix, as a URI."""
     return warehouse.partition("?")[0] if is_uri(warehouse) else f"file://{warehouse}"
 
 
-def _store_properties(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
+def store_properties(warehouse: str, environment: Mapping[str, str]) -> dict[str, str]:
     """What pyiceberg needs to reach an S3 store; credentials stay where AWS's libraries look for them."""
     if not warehouse.startswith(("s3://", "s3a://")):
         return {}

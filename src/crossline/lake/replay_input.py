@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from crossline.basics.streams.schema import StreamSpec
@@ -18,21 +17,25 @@ from crossline.lake.expired_snapshot import reading
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import records_of_rows
+from crossline.lake.record_runs import in_log_order, marked_runs
 from crossline.lake.replays.replay_cuts import OVERFULL, SlicePart, parts_of
 from crossline.lake.row_filters import all_of, between
-from crossline.lake.table_layouts import DELIVERED, LOG, POSITION, REACHED, SEQUENCE, records_layout
+from crossline.lake.slice_files import SliceFiles, SliceReader, bounds_ms, columns_of, conditions, slice_reference
+from crossline.lake.table_layouts import REACHED, SEQUENCE, records_layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import DecodedRows, StreamIntake
+from crossline.runtime.sources.slices import Slices
 from crossline.runtime.work.task import Task
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import FileScanTask
 
     from crossline.backtest.input_batches import BacktestInputs
 
+_File = tuple["FileScanTask", tuple[int, int] | None]  # with the bounds that its statistics tell
 SLICE_ROWS = 400_000  # of a batch, as far as the bounds of files tell
 ROW_BYTES = 128  # of a row, as far as the size of batches is concerned
-_US = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +81,53 @@ class LakeInput:
 
     def open(self, folder: Path, count: int, batch_bytes: int) -> BacktestInputs:  # noqa: ARG002 - the protocol's
         """The batches, of about ``batch_bytes`` each, and of ``slice_rows`` at most."""
-        return LakeBatches(replace(self, slice_rows=min(self.slice_rows, max(1, batch_bytes // ROW_BYTES))))
+        return LakeBatches(self._cut_for(batch_bytes))
 
     def edges(self) -> list[int]:
         """The instants between batches, in milliseconds, the first and the last included; from the bounds of files."""
-        spans: list[tuple[int, int, int]] = []
-        for stream in self.inputs:
-            table = self._table(stream)
-            if table is not None:
-                spans += _spans(table, self._within())
-        if not spans:
-            return []
-        first = min(low for low, _, _ in spans) if self.from_ms is None else self.from_ms
-        end = max(high for _, high, _ in spans) + 1 if self.to_ms is None else self.to_ms
-        return _cut(spans, first, end, self.slice_rows)
+        return _edges(self, {stream: _files(table, self._within()) for stream, table in self._tables().items()})
 
-    def parts(self, start_ms: int, end_ms: int) -> list[SlicePart]:
-        """The parts of a slice in order: itself, or several if it has far more than ``slice_rows`` rows."""
-        tables = [self._table(stream) for stream in self.inputs]
-        most = sum(_rows_most(table, start_ms, end_ms - 1) for table in tables if table is not None)
-        if most <= OVERFULL * self.slice_rows:
+    def slices(self, batch_bytes: int) -> Slices:
+        """The same batches as references, which tasks anywhere read; see ``SliceReader``.
+
+        Files are planned once: a commit or a compaction meanwhile changes nothing.
+        """
+        files = {stream: _files(table, self._within()) for stream, table in self._tables().items()}
+        readers = {
+            stream: SliceFiles.of(table, self.where.get(stream, ()), self.known_ms)
+            for stream, table in self._tables().items()
+        }
+        given = self._cut_for(batch_bytes)
+        references = []
+        for start, end in itertools.pairwise(_edges(given, files)):
+            mine = {
+                stream: [each for each, bounds in found if _meets(bounds, start, end)]
+                for stream, found in files.items()
+            }
+            rows = sum(each.file.record_count for found in mine.values() for each in found)
+            for part in given.parts(start, end, rows) if rows else ():
+                where = {stream: part.where(stream) for stream in mine}
+                references.append(
+                    slice_reference({s: (each, mine[s]) for s, each in where.items() if each is not None})
+                )
+        count = sum(each.file.record_count for found in files.values() for each, _ in found)
+        return Slices(references, SliceReader(readers), _intake(self.inputs), count)
+
+    def _cut_for(self, batch_bytes: int) -> LakeInput:
+        return replace(self, slice_rows=min(self.slice_rows, max(1, batch_bytes // ROW_BYTES)))
+
+    def parts(self, start_ms: int, end_ms: int, rows_max: int | None = None) -> list[SlicePart]:
+        """The parts of a slice in order: itself, or several if it has far more than ``slice_rows`` rows.
+
+        Args:
+            start_ms: Epoch milliseconds that the log had reached.
+            end_ms: Likewise, exclusive.
+            rows_max: How many rows the slice has at most; None: as the files tell.
+        """
+        if rows_max is None:
+            within = (start_ms, end_ms - 1)
+            rows_max = sum(_rows_most(_files(table, within), start_ms, end_ms) for table in self._tables().values())
+        if rows_max <= OVERFULL * self.slice_rows:
             return [SlicePart(start_ms, end_ms)]
         return parts_of(list(self.inputs), self._columns, start_ms, end_ms, self.slice_rows)
 
@@ -106,12 +136,9 @@ class LakeInput:
         table, where = self._table(stream), part.where(stream)
         if table is None or where is None:
             return None
-        names = [field.name for field in table.layout.schema if field.name in table.table.schema().as_arrow().names]
         with reading(table.layout.name):
-            rows = table.table.scan(row_filter=self._given(stream, where), selected_fields=tuple(names)).to_arrow()
-        if not len(rows):
-            return None
-        return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()
+            rows = table.table.scan(row_filter=self._given(stream, where), selected_fields=tuple(columns_of(table)))
+            return in_log_order(rows.to_arrow())
 
     def _columns(self, stream: str, start_ms: int, end_ms: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         table = self._table(stream)
@@ -125,11 +152,15 @@ class LakeInput:
 
     def _given(self, stream: str, where: BooleanExpression) -> BooleanExpression:
         """``where``, and the conditions on all rows."""
-        more = [] if self.known_ms is None else [between(DELIVERED, None, self.known_ms)]
-        return all_of([where, *self.where.get(stream, ()), *more])
+        return all_of([where, *conditions(self.where.get(stream, ()), self.known_ms)])
 
     def _within(self) -> tuple[int | None, int | None]:
         return self.from_ms, None if self.to_ms is None else self.to_ms - 1
+
+    def _tables(self) -> dict[str, LakeTable]:
+        """By stream the tables that are there."""
+        found = ((stream, self._table(stream)) for stream in self.inputs)
+        return {stream: table for stream, table in found if table is not None}
 
     def _table(self, stream: str) -> LakeTable | None:
         layout = records_layout(stream, self.streams[stream])
@@ -170,7 +201,7 @@ class LakeBatches:
     @property
     def intake(self) -> StreamIntake:
         """Decodes the rows of each stream."""
-        return StreamIntake({stream: LakeIntake(stream) for stream in self.given.inputs})
+        return _intake(self.given.inputs)
 
     def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
         """``snapshot`` itself: all logs are read to the same instants."""
@@ -196,47 +227,44 @@ class LakeBatches:
         return min(1.0, self.at / max(1, len(self.edges) - 1))
 
 
+def _intake(streams: Iterable[str]) -> StreamIntake:
+    return StreamIntake({stream: LakeIntake(stream) for stream in streams})
+
+
 def _deal(stream: str, rows: pa.Table, dealt: list[list[pa.RecordBatch]]) -> None:
     """Deal runs of rows, each of one log and chunk, to the processes, each to the one with the fewest rows."""
     counts = [0] * len(dealt)
-    for start, end in runs_of(rows):
+    for batch in marked_runs(stream, rows):
         at = counts.index(min(counts))
-        counts[at] += end - start
-        run = rows.slice(start, end - start).combine_chunks()
-        (batch,) = run.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-        dealt[at].append(StreamIntake.marked(stream, batch))
+        counts[at] += len(batch)
+        dealt[at].append(batch)
 
 
-def runs_of(rows: pa.Table) -> list[tuple[int, int]]:
-    """The runs of rows, each of one log and chunk, as [start, end)."""
-    logs = np.asarray(rows.column(LOG).combine_chunks().dictionary_encode().indices)
-    sequences = np.asarray(rows.column(SEQUENCE).combine_chunks().fill_null(-1))
-    changes = np.flatnonzero((np.diff(logs) != 0) | (np.diff(sequences) != 0)) + 1
-    return list(itertools.pairwise([0, *changes.tolist(), len(rows)]))
+def _rows_most(files: Iterable[_File], start_ms: int, end_ms: int) -> int:
+    """How many rows a slice has at most: all of the files that reach into it."""
+    return sum(each.file.record_count for each, bounds in files if _meets(bounds, start_ms, end_ms))
 
 
-def _rows_most(table: LakeTable, first_ms: int, last_ms: int) -> int:
-    """How many rows the slice has at most: all of the files that reach into it."""
-    if table.table.current_snapshot() is None:
-        return 0
-    spans = _spans(table, (first_ms, last_ms))
-    return sum(rows for low, high, rows in spans if low <= last_ms and high >= first_ms)
-
-
-def _spans(table: LakeTable, within: tuple[int | None, int | None]) -> list[tuple[int, int, int]]:
-    """Of each file the first and the last instant (ms) and how many rows it has."""
+def _files(table: LakeTable, within: tuple[int | None, int | None]) -> list[_File]:
+    """The files whose bounds meet ``within``, with the first and the last instant (ms) of each, where it tells them."""
     table.table.refresh()
-    found = table.table.schema().find_field(REACHED).field_id
-    spans: list[tuple[int, int, int]] = []
-    for task in table.table.scan(row_filter=between(REACHED, *within)).plan_files():
-        low, high = ((bounds or {}).get(found) for bounds in (task.file.lower_bounds, task.file.upper_bounds))
-        if low is not None and high is not None:
-            spans.append((_ms(low), _ms(high), task.file.record_count))
-    return spans
+    found = table.table.scan(row_filter=between(REACHED, *within)).plan_files()
+    return [(each, bounds_ms(table, each)) for each in found]
 
 
-def _ms(bound: bytes) -> int:
-    return int.from_bytes(bound, "little", signed=True) // _US
+def _meets(bounds: tuple[int, int] | None, start_ms: int, end_ms: int) -> bool:
+    """Whether a file may have rows from ``start_ms`` up to ``end_ms`` (exclusive)."""
+    return bounds is None or (bounds[0] < end_ms and bounds[1] >= start_ms)
+
+
+def _edges(given: LakeInput, files: Mapping[str, Sequence[_File]]) -> list[int]:
+    every = [each for found in files.values() for each in found]
+    spans = [(*bounds, each.file.record_count) for each, bounds in every if bounds is not None]
+    if not spans:
+        return []
+    first = min(low for low, _, _ in spans) if given.from_ms is None else given.from_ms
+    end = max(high for _, high, _ in spans) + 1 if given.to_ms is None else given.to_ms
+    return _cut(spans, first, end, given.slice_rows)
 
 
 def _cut(spans: Sequence[tuple[int, int, int]], first: int, end: int, slice_rows: int) -> list[int]:

@@ -17,6 +17,7 @@ from crossline.rule_registry.content import read_pipeline_in_place
 if TYPE_CHECKING:
     from crossline.lake.lookup.history import LakeHistory
     from crossline.lake.reading import LakeReader
+    from crossline.settings.config import PipelineConfig
 
 PIPELINE = Path("pipeline.yaml")
 PipelineFile = Annotated[
@@ -25,9 +26,13 @@ PipelineFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="JSON lines.")]
 
 
-def open_reader(pipeline: Path) -> LakeReader:
-    """The lake of a pipeline file. Raises UsageError where it has none."""
-    do_without_pandas()
+def open_reader(pipeline: Path, *, with_spark: bool = False) -> LakeReader:
+    """The lake of a pipeline file. Raises UsageError where it has none.
+
+    ``with_spark``: PySpark is needed too, which needs pandas.
+    """
+    if not with_spark:
+        do_without_pandas()
     config = read_pipeline_in_place(pipeline)
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
@@ -49,6 +54,18 @@ def open_history(pipeline: Path) -> LakeHistory:
     from crossline.lake.lookup.history import LakeHistory
 
     return LakeHistory(AlertLookup(reader))
+
+
+def check_reachable(config: PipelineConfig) -> None:
+    """Check that Spark's tasks reach the files of the lake. Raises UsageError."""
+    from crossline.io.objects.location import is_uri
+    from crossline.runtime.java.launch import is_on_this_machine
+
+    if config.lake is not None and not is_uri(config.lake.path) and not is_on_this_machine(config.engine.master):
+        raise UsageError(
+            f"--on spark: found lake.path {config.lake.path}, a folder of this machine, and engine.master "
+            f"{config.engine.master}, whose tasks run elsewhere; expected a lake on an object store, or local[…]"
+        )
 
 
 def json_line(row: dict[str, Any]) -> bytes:

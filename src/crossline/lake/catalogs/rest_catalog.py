@@ -63,15 +63,21 @@ def rest_catalog(
                 session.mount(scheme, _TimedAdapter(settings.uri, answer_s))
             return session
 
-    given: dict[str, Any] = {**properties, "uri": settings.uri}
+    given: dict[str, Any] = dict(properties)
     given.pop("warehouse", None)  # a server knows warehouses by names of its own
-    if settings.warehouse is not None:
-        given["warehouse"] = settings.warehouse
-    given |= {"auth": {"type": "noop"}} if token is None else {"token": token}
+    given |= {"auth": {"type": "noop"}} if token is None else {}
+    given |= rest_properties(settings, environment)
     try:
         return TimedRestCatalog(name, **given)
     except Exception as error:  # noqa: BLE001 - the library raises errors of many kinds
         raise rest_error(settings, error) from None
+
+
+def rest_properties(settings: RestCatalogSettings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The server's address, its name for the warehouse, and the token. Raises UsageError where the token is missing."""
+    token = _token(settings, environment)
+    given = {"uri": settings.uri, "warehouse": settings.warehouse, "token": token}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def rest_error(settings: RestCatalogSettings, error: Exception) -> CrosslineError:

@@ -15,6 +15,8 @@ _OURS = re.compile(
 _PYTHON = re.compile(r"^(?:[\w.]+(?:Error|Exception)): .+$", re.MULTILINE)
 # The innermost cause stands last; py4j's own message has nothing about it.
 _CAUSE = re.compile(r"^Caused by: (?!py4j\.)([\w.$]+: .+)$", re.MULTILINE)
+# What Java threw stands behind py4j's message where nothing caused it.
+_THROWN = re.compile(r"^: (?!py4j\.)([\w.$]+: .+)$", re.MULTILINE)
 _END = r"(?=\n\s*at |\n===|\n\n|\s+SQLSTATE|\Z)"
 _LOST = re.compile(
     rf"Some data may have been lost because they are not available in Kafka.*?Reason: (.*?){_END}", re.DOTALL
@@ -35,7 +37,7 @@ def explained(failure: Exception) -> CrosslineError:
     of_kafka = _of_kafka(text)
     if of_kafka is not None:
         return PermanentError(of_kafka)
-    python, causes = _PYTHON.findall(text), _CAUSE.findall(text)
+    python, causes = _PYTHON.findall(text), _CAUSE.findall(text) or _THROWN.findall(text)
     if python and not ("Py4JJavaError" in python[-1] and causes):
         message = python[-1]
     elif causes:
