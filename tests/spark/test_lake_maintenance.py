@@ -17,8 +17,8 @@ from crossline.lake.maintenance import on_spark
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, compact
 from crossline.lake.maintenance.expiry import delete_orphans
 from crossline.lake.maintenance.on_spark import MaintainedOnSpark, maintain_on_spark
+from crossline.lake.maintenance.spark_catalog import catalog_settings
 from crossline.lake.reading import LakeReader
-from crossline.lake.spark_catalog import catalog_settings
 from unit.lake.lake_kit import CHECKPOINT, DAY_MS, START_MS, SpooledPipeline, payment
 
 if TYPE_CHECKING:

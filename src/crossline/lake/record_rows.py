@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +29,7 @@ from crossline.lake.table_layouts import (
     TableLayout,
     own_fields,
 )
+from crossline.runtime.sources.intake import StreamIntake
 
 US_PER_MS = 1_000
 
@@ -145,3 +148,26 @@ def _plain(field: FieldSpec) -> pa.DataType:
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def in_log_order(rows: pa.Table) -> pa.Table | None:
+    """``rows`` by chunk, log and position; None: there are none."""
+    if not len(rows):
+        return None
+    return rows.sort_by([(SEQUENCE, "ascending"), (LOG, "ascending"), (POSITION, "ascending")]).combine_chunks()
+
+
+def runs_of(rows: pa.Table) -> list[tuple[int, int]]:
+    """The runs of rows, each of one log and chunk, as [start, end)."""
+    logs = np.asarray(rows.column(LOG).combine_chunks().dictionary_encode().indices)
+    sequences = np.asarray(rows.column(SEQUENCE).combine_chunks().fill_null(-1))
+    changes = np.flatnonzero((np.diff(logs) != 0) | (np.diff(sequences) != 0)) + 1
+    return list(itertools.pairwise([0, *changes.tolist(), len(rows)]))
+
+
+def marked_runs(stream: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The runs of ``rows``, which are in the order of their logs, as batches of ``stream``."""
+    for start, end in runs_of(rows):
+        run = rows.slice(start, end - start).combine_chunks()
+        (batch,) = run.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        yield StreamIntake.marked(stream, batch)

@@ -16,8 +16,7 @@ from crossline.ingest.route.partitioner import Chunk
 from crossline.lake.expired_snapshot import reading
 from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_rows import records_of_rows
-from crossline.lake.record_runs import in_log_order, marked_runs
+from crossline.lake.record_rows import in_log_order, marked_runs, records_of_rows
 from crossline.lake.replays.replay_cuts import OVERFULL, SlicePart, parts_of
 from crossline.lake.row_filters import all_of, between
 from crossline.lake.slice_files import SliceFiles, SliceReader, bounds_ms, columns_of, conditions, slice_reference

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import StateError
 from crossline.lake.lake_table import LakeTable
-from crossline.lake.record_runs import in_log_order, marked_runs
+from crossline.lake.record_rows import in_log_order, marked_runs
 from crossline.lake.row_filters import all_of, between
 from crossline.lake.table_layouts import DELIVERED, REACHED
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from crossline.basics.errors import StateError
 from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_runs import runs_of
+from crossline.lake.record_rows import runs_of
 from crossline.lake.replay_input import LakeInput, LakeIntake
 from crossline.lake.row_filters import not_equal
 from crossline.lake.table_layouts import BATCH, CHECKPOINT, LOG, POSITION, records_table

@@ -71,7 +71,10 @@ esac
     [
         ("setup", ["tools/setup.py"]),
         ("demo", ["tools/setup.py demo", ".venv/bin/crossline demo"]),
-        ("test", ["tools/setup.py broker s3 browser site", ".venv/bin/python -m pytest -n 3 --dist loadgroup"]),
+        (
+            "test",
+            ["tools/setup.py broker s3 spark-iceberg browser site", ".venv/bin/python -m pytest -n 3 --dist loadgroup"],
+        ),
         ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
         ("services-status", [".venv/bin/python -m dev.services status"]),
         ("services-stop", [".venv/bin/python -m dev.services stop"]),
