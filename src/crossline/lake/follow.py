@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crossline.basics.errors import CrosslineError, RetryableError
+from crossline.lake.state.schedule import StateSchedule
 from crossline.lake.writer import LakeWriter, Written
 from crossline.logs import get_logger
 
@@ -27,12 +28,14 @@ class Follower:
         every_s: Seconds between the starts of two rounds.
         on_written: Called after each slice.
         maintain: Maintains the tables; called once an hour.
+        state: Takes snapshots of the pipeline's state; None: none are taken.
     """
 
     writer: LakeWriter
     every_s: float
     on_written: Callable[[Written], None] = lambda _: None
     maintain: Callable[[], None] = lambda: None
+    state: StateSchedule | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Follow until ``stop`` is set; then write what is committed by then, within a minute.
@@ -43,7 +46,7 @@ class Follower:
         maintained_s = time.monotonic()
         while not stop.is_set():
             began_s = time.monotonic()
-            self._round(stop, began_s + PAUSE_S_MAX)
+            self._round_with_state(stop, began_s + PAUSE_S_MAX)
             if time.monotonic() - maintained_s >= MAINTAIN_S and not stop.is_set():
                 maintained_s = time.monotonic()
                 self._maintained()
@@ -52,7 +55,7 @@ class Follower:
 
     def catch_up(self, stop: threading.Event) -> None:
         """Write what is committed, and return."""
-        self._round(stop, None)
+        self._round_with_state(stop, None)
 
     def _maintained(self) -> None:
         try:
@@ -60,13 +63,25 @@ class Follower:
         except Exception as error:  # noqa: BLE001 - whatever it is, the writer goes on
             log.warning("the lake cannot be maintained; trying again in an hour", error=str(error).partition("\n")[0])
 
-    def _round(self, stop: threading.Event, failing_until_s: float | None) -> None:
+    def _round_with_state(self, stop: threading.Event, failing_until_s: float | None) -> None:
+        """A round that ends with the batch of a snapshot of the state, if one is due; then the snapshot."""
+        pinned = None if self.state is None or stop.is_set() else self.state.pin()
+        if self.state is None or pinned is None:
+            self._round(stop, failing_until_s)
+            return
+        try:
+            self._round(stop, failing_until_s, pinned.copy.batch)
+            self.state.put(pinned, stop)
+        finally:
+            pinned.release()
+
+    def _round(self, stop: threading.Event, failing_until_s: float | None, upto: int | None = None) -> None:
         """Write what is committed now, slice by slice; retry failures until ``failing_until_s`` (None: for ever).
 
-        Batches that come meanwhile wait for the next round: each commit writes a file a day and table.
+        Batches that come meanwhile wait for the next round: each commit writes a file a day and table. So do batches
+        behind ``upto``, where it is given.
         """
         pause_s = PAUSE_S
-        upto: int | None = None
         while not stop.is_set():
             try:
                 if upto is None:

@@ -47,12 +47,16 @@ def write(
     from crossline.lake.follow import Follower
     from crossline.lake.maintenance.schedule import maintain_all
     from crossline.lake.reading import LakeReader
+    from crossline.lake.state.schedule import state_schedule_of
+    from crossline.lake.state.state_snapshots import StateSnapshots
     from crossline.lake.writer_setup import writer_of
 
     with writer_of(config, checkpoint) as writer:
         reader = LakeReader(writer.lake, config)
         maintenance = partial(maintain_all, reader, config.lake)
-        follower = Follower(writer, config.lake.commit_every / 1_000, _report_json if as_json else _report, maintenance)
+        state = state_schedule_of(config, StateSnapshots(writer.lake), writer.reader.folder)
+        report = _report_json if as_json else _report
+        follower = Follower(writer, config.lake.commit_every / 1_000, report, maintenance, state)
         stop = threading.Event()
 
         def on_signal(_: int, __: Any) -> None:
