@@ -94,25 +94,33 @@ class StateRestore:
             found = sorted(each.name for each in target.iterdir() if each.name != HELD)
             if found:
                 raise _taken(self.place, found[0])
-            staging = target.with_name(f".{target.name}.restoring")
+            staging = staging_of(target)
             shutil.rmtree(staging, ignore_errors=True)
             mine = claim(str(staging))
             try:
-                self.before_step("files")
-                again = self._fill(files, staging, snapshot)
-                _put_all(files, STATE, LocalFiles(staging / STATE))
-                self._check(staging, str(staging / STATE), snapshot)
-                _put_all(files, BEHIND, LocalFiles(staging / BEHIND))
-                shutil.rmtree(staging / RULE_LOG, ignore_errors=True)
-                checkpoint = self._renamed(staging, snapshot)
-                _sync(staging)
+                again, checkpoint = self._staged(files, staging, snapshot)
                 self.before_step("rename")
                 _replace_empty(target, staging)
+            except Exception:
+                shutil.rmtree(staging, ignore_errors=True)
+                raise
             finally:
                 mine.release()
         finally:
             held.release()
         return Restored(self.place, checkpoint, snapshot, again)
+
+    def _staged(self, files: CheckedFiles, staging: Path, snapshot: StateSnapshot) -> tuple[int | None, str]:
+        """Make the checkpoint in ``staging``: the batch that is run again, and the id."""
+        self.before_step("files")
+        again = self._fill(files, staging, snapshot)
+        _put_all(files, STATE, LocalFiles(staging / STATE))
+        self._check(staging, str(staging / STATE), snapshot)
+        _put_all(files, BEHIND, LocalFiles(staging / BEHIND))
+        shutil.rmtree(staging / RULE_LOG, ignore_errors=True)
+        checkpoint = self._renamed(staging, snapshot)
+        _sync(staging)
+        return again, checkpoint
 
     def _on_store(self, files: CheckedFiles, snapshot: StateSnapshot) -> Restored:
         held = StoredCheckpoint(self.place)
@@ -166,6 +174,11 @@ class StateRestore:
         known_ms = max(snapshot.delivered_ms, 0 if newest is None else newest.delivered_ms)
         marks.append(Watermark(checkpoint, snapshot.batch, known_ms, snapshot.clocks))
         return checkpoint
+
+
+def staging_of(checkpoint: Path) -> Path:
+    """Where a checkpoint is made before it is renamed to ``checkpoint``; a kill leaves it there."""
+    return checkpoint.with_name(f".{checkpoint.name}.restoring")
 
 
 def _taken(place: str, found: str) -> UsageError:

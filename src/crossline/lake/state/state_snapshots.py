@@ -19,6 +19,7 @@ import orjson
 import pyarrow as pa
 
 from crossline.basics.errors import CrosslineError, StateError
+from crossline.basics.times import format_instant
 from crossline.io.objects.file_stores import FileStore, file_store
 from crossline.io.objects.location import is_uri, under
 from crossline.lake.catalog import LakeAddress
@@ -234,8 +235,8 @@ def newest_by(snapshots: Sequence[StateSnapshot], at_ms: int | None = None) -> S
         return max(found, key=lambda each: (each.delivered_ms, each.taken_ms))
     if not snapshots:
         raise StateError("the lake has no snapshot of the state: start the pipeline anew, without a checkpoint")
-    first = min(each.delivered_ms for each in snapshots)
-    raise StateError(f"the lake has no snapshot of the state by {at_ms} ms; the oldest is of {first} ms")
+    first, wanted = format_instant(min(each.delivered_ms for each in snapshots)), format_instant(at_ms or 0)
+    raise StateError(f"the lake has no snapshot of the state by {wanted}; the oldest is of {first}")
 
 
 def _check_time(began_s: float, shown: str) -> None:
