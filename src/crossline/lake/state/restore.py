@@ -125,26 +125,34 @@ class StateRestore:
     def _on_store(self, files: CheckedFiles, snapshot: StateSnapshot) -> Restored:
         held = StoredCheckpoint(self.place)
         try:
-            if last_planned(str(held.folder)) >= 0:
-                raise _taken(self.place, "batches")
-            store = file_store(self.place)
-            with own_folder_for("restore") as own, held.new_state() as root:
-                staging = own / "checkpoint"
-                staging.mkdir()
-                self.before_step("files")
-                again = self._fill(files, staging, snapshot)
-                _put_all(files, STATE, file_store(root))
-                self._check(staging, root, snapshot)
-                _put_all(files, KEPT, file_store(under(self.place, KEPT)))
-                for name in store.folders(BEHIND):
-                    store.clear(f"{BEHIND}/{name}")
-                _put_all(files, BEHIND, file_store(under(self.place, BEHIND)))
-                checkpoint = self._renamed(staging, snapshot)
-                shutil.copytree(staging, held.folder, dirs_exist_ok=True)
-                self.before_step("note")
+            _check_empty(held)
+            again, checkpoint = self._noted(held, files, snapshot)
         finally:
             held.release()
         return Restored(self.place, checkpoint, snapshot, again)
+
+    def _noted(self, held: StoredCheckpoint, files: CheckedFiles, snapshot: StateSnapshot) -> tuple[int | None, str]:
+        """Put the checkpoint on its store: the batch that is run again, and the id."""
+        store = file_store(self.place)
+        with own_folder_for("restore") as own, held.new_state() as root:
+            staging = own / "checkpoint"
+            staging.mkdir()
+            self.before_step("files")
+            again = self._fill(files, staging, snapshot)
+            _put_all(files, STATE, file_store(root))
+            self._check(staging, root, snapshot)
+            _put_all(files, KEPT, file_store(under(self.place, KEPT)))
+            for name in store.folders(BEHIND):
+                store.clear(f"{BEHIND}/{name}")
+            _put_all(files, BEHIND, file_store(under(self.place, BEHIND)))
+            checkpoint = self._renamed(staging, snapshot)
+            try:
+                shutil.copytree(staging, held.folder, dirs_exist_ok=True)
+                self.before_step("note")
+            except BaseException:
+                _empty(held.folder)  # its release puts what is in it, and the state does not count
+                raise
+        return again, checkpoint
 
     def _fill(self, files: CheckedFiles, folder: Path, snapshot: StateSnapshot) -> int | None:
         """The driver's files in ``folder``, and the rule log at its place; the batch that is run again."""
@@ -186,6 +194,20 @@ def _taken(place: str, found: str) -> UsageError:
         f"{place}: found {found} in it, expected no checkpoint; stop the pipeline, move the checkpoint away, and come "
         "again"
     )
+
+
+def _check_empty(held: StoredCheckpoint) -> None:
+    if last_planned(str(held.folder)) >= 0:
+        raise _taken(held.shown, "batches")
+
+
+def _empty(folder: Path) -> None:
+    """Remove what is in the folder of a checkpoint, but for its lock."""
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != HELD:
+            each.unlink()
 
 
 def _put_all(files: CheckedFiles, folder: str, store: FileStore) -> None:
