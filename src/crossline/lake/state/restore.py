@@ -26,7 +26,7 @@ from crossline.lake.watermark import Watermark, Watermarks
 from crossline.logs import get_logger
 from crossline.rule_registry.rows.segments import ENDING, rows_folder
 from crossline.runtime.machine.temporary_folders import own_folder_for
-from crossline.runtime.snapshot.checkpoint import HELD, OWNER, claim
+from crossline.runtime.snapshot.checkpoint import HELD, OWNER, RESTORED, claim
 from crossline.runtime.snapshot.checkpoint_mirror import CheckpointMirror
 from crossline.runtime.snapshot.checkpoint_store import STATE_FILE, StoredCheckpoint
 from crossline.runtime.snapshot.rule_log_copy import FOLDER as RULE_LOG
@@ -173,6 +173,7 @@ class StateRestore:
     def _renamed(self, folder: Path, snapshot: StateSnapshot) -> str:
         """Give the checkpoint another id, which the lake knows from here on as one that has the batch; the id."""
         checkpoint = str(uuid.uuid4())
+        (folder / RESTORED).write_bytes(orjson.dumps({"batch": snapshot.batch, "from": snapshot.location}))
         path = folder / _METADATA
         path.write_bytes(orjson.dumps({**orjson.loads(path.read_bytes()), "id": checkpoint}))
         self.before_step("watermark")
