@@ -268,7 +268,8 @@ class Batches:
 
     def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int | None) -> Outcome:
         """The outcome of the batch (None: of records from the lake); small ones run without a Spark job if possible."""
-        fetchers = fetchers_of(self._sources, self._changes.snapshot.streams)
+        # What a topic has deleted is not fetched from it: sinks have got it once.
+        fetchers = None if batch_id is None else fetchers_of(self._sources, self._changes.snapshot.streams)
         if self._in_process is not None and batch_id is not None:
             ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
             if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
