@@ -120,12 +120,15 @@ class StateSchedule:
     def _put(self, copy: PinnedCheckpoint, stop: threading.Event) -> StateSnapshot | None:
         mark = Watermarks.of(self.snapshots.lake).at(copy.checkpoint, copy.batch)
         if mark is None:  # the round failed, or another writer has cut the batches elsewhere
-            log.info("a snapshot of the state is not of a batch that the lake ends with; trying again later")
+            log.info("a snapshot of the state is not of a batch that the lake ends with; trying again in ten minutes")
+            self._next_ms = self.clock_ms() + RETRY_MS
             return None
-        now_ms = self.clock_ms()
+        last = self._last()
+        # The newest has the highest time, also where the clock was put back.
+        taken_ms = max(self.clock_ms(), 0 if last is None else last.taken_ms + 1)
         log_file = log_path(self.config.rules.path, self.config.name)
-        taken = self.snapshots.put(copy, mark, log_file, now_ms, stop)
-        self._next_ms = now_ms + (RETRY_MS if taken is None else self.every_ms)
+        taken = self.snapshots.put(copy, mark, log_file, taken_ms, stop)
+        self._next_ms = self.clock_ms() + (RETRY_MS if taken is None else self.every_ms)
         if taken is not None:
             log.info("a snapshot of the state is in the lake", batch=taken.batch, files=taken.files, bytes=taken.size)
             self.snapshots.drop_old(self.keep)

@@ -232,7 +232,7 @@ def newest_by(snapshots: Sequence[StateSnapshot], at_ms: int | None = None) -> S
     """
     found = [each for each in snapshots if at_ms is None or each.delivered_ms <= at_ms]
     if found:
-        return max(found, key=lambda each: (each.delivered_ms, each.taken_ms))
+        return max(found, key=lambda each: each.taken_ms)
     if not snapshots:
         raise StateError("the lake has no snapshot of the state: start the pipeline anew, without a checkpoint")
     first, wanted = format_instant(min(each.delivered_ms for each in snapshots)), format_instant(at_ms or 0)

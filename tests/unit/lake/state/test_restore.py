@@ -64,8 +64,8 @@ def test_all_that_the_next_run_needs_is_there(kept: KeptPipeline) -> None:
     assert content.read_bytes() == given
     assert waiting_in(kept.folder / "behind" / "webhook-1") == 1
     assert {each.name for each in kept.folder.iterdir()} == {
-        *("behind", "held", "history.jsonl", "history.last.json", "owner.json", "snapshot.json", "sources"),
-        *("spark", "state"),
+        *("behind", "held", "history.jsonl", "history.last.json", "owner.json", "restored.json"),
+        *("snapshot.json", "sources", "spark", "state"),
     }
     assert claim(folder).release() is None, "the lock is free again"
     mark = Watermarks.of(kept.snapshots.lake).last(done.checkpoint)

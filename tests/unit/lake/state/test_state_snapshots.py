@@ -77,8 +77,13 @@ def test_it_is_due_once_in_an_interval_and_where_batches_came(kept: KeptPipeline
     assert [each.batch for each in kept.snapshots.all()] == [2, 3], "no batch came since"
     kept.batch()
     kept.now_ms -= 30 * DAY_MS  # a clock that was put back
-    kept.round()
-    assert sorted(each.batch for each in kept.snapshots.all()) == [2, 3, 4]
+    other = kept.schedule(keep=2)
+    kept.round(other)
+    assert [each.batch for each in kept.snapshots.all()] == [3, 4], "it is the newest"
+    assert newest_by(kept.snapshots.all()).batch == 4
+    kept.batch()
+    kept.round(other)
+    assert kept.last().batch == 4, "not before an interval has passed"
 
 
 def test_only_the_newest_are_kept(kept: KeptPipeline) -> None:
@@ -201,7 +206,7 @@ def test_damage_is_named(kept: KeptPipeline) -> None:
 
 def test_the_newest_by_an_instant() -> None:
     made = StateSnapshot(1, "c", 1_000, 5_000, "file:///x/a", 1, 1, "d", 1)
-    both = [made, replace(made, batch=2, delivered_ms=2_000)]
+    both = [made, replace(made, batch=2, delivered_ms=2_000, taken_ms=6_000)]
     assert [newest_by(both, at).batch for at in (None, 2_000, 1_999, 1_000)] == [2, 2, 1, 1]
     with pytest.raises(StateError, match=r"by 1970-01-01T00:00:00.999Z; the oldest is of 1970-01-01T00:00:01.000Z"):
         newest_by(both, 999)
