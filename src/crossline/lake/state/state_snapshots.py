@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import CrosslineError, StateError
 from crossline.basics.times import format_instant
-from crossline.io.objects.file_stores import FileStore, file_store
+from crossline.io.objects.file_stores import FileStore, LocalFiles, file_store
 from crossline.io.objects.location import is_uri, under
 from crossline.lake.catalog import LakeAddress
 from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable, LakeUnavailableError
@@ -193,9 +193,11 @@ class StateSnapshots:
 
     def delete_orphans(self, now_ms: int, older_ms: int = ORPHANED_AFTER_MS) -> int:
         """Delete the files of snapshots without a row that were begun ``older_ms`` ago or earlier; of how many."""
-        folders = file_store(self._root()).folders()  # before the rows: one that comes meanwhile has a row
+        store = file_store(self._root())
+        folders = store.folders()  # before the rows: one that comes meanwhile has a row
         known = {each.name for each in self.all()}
-        begun = {name: _begun_ms(name) for name in folders if name not in known}
+        # A folder on an object store may be left behind without a file.
+        begun = {name: _begun_ms(name) for name in folders if name not in known and store.below(name)}
         orphans = [name for name, ms in begun.items() if ms is not None and ms <= now_ms - older_ms]
         self._delete_files(orphans)
         if orphans:
@@ -205,7 +207,11 @@ class StateSnapshots:
     def _delete_files(self, names: Sequence[str]) -> None:
         store = file_store(self._root())
         for name in names:
-            store.clear(name)
+            if isinstance(store, LocalFiles):
+                store.clear(name)
+                continue
+            for file in store.below(name):  # one by one: not every store deletes many at once
+                store.delete(f"{name}/{file}")
 
     def _files(self, name: str) -> FileStore:
         return file_store(under(self._root(), name))
