@@ -9,7 +9,7 @@ import typer
 
 from crossline.cli.help import LazyGroup, member_of
 
-HELP = "Iceberg tables with every record, alert and decision: write, look into, maintain, restore from."
+HELP = "Iceberg tables with every record, alert and decision: write, look into, maintain."
 
 
 class Lake(LazyGroup):
