@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,10 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crossline.basics.errors import StateError
+from crossline.io.objects.file_stores import LocalFiles, file_store
 from crossline.lake.catalog import open_lake
 from crossline.lake.maintenance.compaction import Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
+from crossline.lake.state.state_snapshots import StateSnapshots
+from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline, alert, payment
+from unit.lake.state.state_kit import KeptPipeline
 
 if TYPE_CHECKING:
     from dev.services.postgres import LocalPostgres
@@ -63,3 +68,32 @@ def test_a_wrong_password_is_no_part_of_the_error(
     with pytest.raises(StateError, match="cannot be opened") as caught:
         open_lake(pipeline.config)
     assert "s3cret" not in str(caught.value)
+
+
+def test_snapshots_of_the_state_on_an_object_store(pipeline: SpooledPipeline) -> None:
+    """Put beside a checkpoint on a disk, restored to one on the store."""
+    kept = KeptPipeline(pipeline.root)
+    kept.pipeline.text = pipeline.text
+    with closing(open_lake(kept.pipeline.config)) as lake:
+        kept.snapshots = StateSnapshots(lake)
+        for _ in range(3):
+            kept.batch()
+        kept.log_list(1)
+        kept.round()
+        kept.batch()
+        kept.now_ms += DAY_MS
+        kept.round(kept.schedule(keep=1))
+        assert [each.batch for each in kept.snapshots.all()] == [3]
+        assert kept.snapshots.delete_orphans(FAR_MS) == 0, "the first one is gone"
+        uri = f"{kept.pipeline.config.lake.path}/checkpoint"  # type: ignore[union-attr]
+        kept.restoring(uri).restore(kept.last())
+        held = StoredCheckpoint(uri)
+        shutil.rmtree(kept.folder)
+        shutil.copytree(held.folder, kept.folder)
+        state = file_store(held.state_root)
+        for name in state.below(""):
+            LocalFiles(kept.folder / "state").put(name, state.get(name))
+        held.release()
+        assert kept.gone_on() == 5.0, "the fifth record of the account"
+        kept.snapshots.drop(kept.snapshots.all())
+        assert kept.snapshots.all() == []

@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import orjson
-
 from crossline.basics.errors import StateError
 from crossline.erasure.place import Place
 from crossline.erasure.registry import CheckpointParts, Surroundings
@@ -19,7 +17,7 @@ from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
 from crossline.lake.writer_setup import writer_of
 from crossline.runtime.snapshot.checkpoint import LAKE, claim
-from crossline.runtime.snapshot.checkpoint_store import STATE, STATE_FILE, StoredCheckpoint, is_there, read_folder
+from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, is_there, read_folder, state_folder_of
 from crossline.runtime.snapshot.snapshot import read_snapshot
 from crossline.runtime.snapshot.spark_log import unfinished_batch
 from crossline.runtime.state_log.reshard import settle
@@ -98,18 +96,12 @@ class Held:
             stores = {each.name: each for each in layout.state_stores}
         return CheckpointParts(
             folder=self.folder,
-            state_root=under(root, _state_of(self.folder)),
+            state_root=under(root, state_folder_of(self.folder)),
             behind=file_store(under(root, _BEHIND)),
             lake=file_store(under(root, LAKE)),
             feed=file_store(under(root, _FEED)),
             stores=stores,
         )
-
-
-def _state_of(folder: Path) -> str:
-    """The folder of the state; another one where a checkpoint on a store was given other shards."""
-    known = folder / STATE_FILE
-    return str(orjson.loads(known.read_bytes())["folder"]) if known.exists() else STATE
 
 
 @contextmanager

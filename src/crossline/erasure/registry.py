@@ -16,11 +16,13 @@ from crossline.erasure.places.record_log import record_log_place
 from crossline.erasure.places.serve_files import cases_place, ledger_place, ledger_row
 from crossline.erasure.places.sqlite_files import SqlitePlace
 from crossline.erasure.places.state_segments import StatePlace
+from crossline.erasure.places.state_snapshots import StateSnapshotsPlace
 from crossline.erasure.places.stored_files import StoredFilesPlace
 from crossline.erasure.places.token_keys import TokenKeysPlace
 from crossline.io.objects.file_stores import FileStore
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, READ_MS
 from crossline.lake.side_logs import decision_folder
+from crossline.lake.state.state_snapshots import StateSnapshots
 from crossline.lake.table_layouts import records_table
 from crossline.lake.training.training_table import training_tables
 from crossline.plan.state_stores import StateStore
@@ -176,6 +178,9 @@ def _of_lake(around: Surroundings) -> Iterator[Place]:
         return
     streams = {records_table(stream): stream for stream in around.config.streams}
     orphaned_ms = READ_MS if around.stopped else ORPHANED_AFTER_MS
+    ids = {stream: spec.id for stream, spec in around.config.streams.items()}
+    folder = around.checkpoint.folder if around.checkpoint is not None and around.stopped else None
+    yield StateSnapshotsPlace(StateSnapshots(around.reader.lake), ids, folder, orphaned_ms)
     found = [
         LakeTablePlace(table, streams.get(table.layout.name), orphaned_ms=orphaned_ms)
         for table in (*around.reader.tables(), *training_tables(around.reader.lake))

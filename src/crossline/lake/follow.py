@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from crossline.basics.errors import CrosslineError, RetryableError
+from crossline.lake.state.schedule import StateSchedule
 from crossline.lake.writer import LakeWriter, Written
 from crossline.logs import get_logger
 
@@ -52,6 +53,7 @@ class Follower:
         check: Called before each round: warns where the writer is far behind.
         maintain: Maintains the tables.
         maintain_every_s: Seconds between two calls of it.
+        state: Takes snapshots of the pipeline's state; None: none are taken.
     """
 
     writer: LakeWriter
@@ -60,6 +62,7 @@ class Follower:
     check: Callable[[], None] = lambda: None
     maintain: Callable[[], None] = lambda: None
     maintain_every_s: float = 3_600.0
+    state: StateSchedule | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Follow until ``stop`` is set; then write what is committed by then, within a minute.
@@ -71,7 +74,7 @@ class Follower:
         while not stop.is_set():
             began_s = time.monotonic()
             self.check()
-            self._round(stop, began_s + PAUSE_S_MAX)
+            self._round_with_state(stop, began_s + PAUSE_S_MAX)
             if time.monotonic() - maintained_s >= self.maintain_every_s and not stop.is_set():
                 maintained_s = time.monotonic()
                 self._maintained()
@@ -80,7 +83,7 @@ class Follower:
 
     def catch_up(self, stop: threading.Event) -> None:
         """Write what is committed, and return."""
-        self._round(stop, None)
+        self._round_with_state(stop, None)
 
     def _maintained(self) -> None:
         try:
@@ -88,13 +91,25 @@ class Follower:
         except Exception as error:  # noqa: BLE001 - whatever it is, the writer goes on
             log.warning("the lake cannot be maintained; trying again later", error=str(error).partition("\n")[0])
 
-    def _round(self, stop: threading.Event, failing_until_s: float | None) -> None:
+    def _round_with_state(self, stop: threading.Event, failing_until_s: float | None) -> None:
+        """A round that ends with the batch of a snapshot of the state, if one is due; then the snapshot."""
+        pinned = None if self.state is None or stop.is_set() else self.state.pin()
+        if self.state is None or pinned is None:
+            self._round(stop, failing_until_s)
+            return
+        try:
+            self._round(stop, failing_until_s, pinned.copy.batch)
+            self.state.put(pinned, stop)
+        finally:
+            pinned.release()
+
+    def _round(self, stop: threading.Event, failing_until_s: float | None, upto: int | None = None) -> None:
         """Write what is committed now, slice by slice; retry failures until ``failing_until_s`` (None: for ever).
 
-        Batches that come meanwhile wait for the next round: each commit writes a file a day and table.
+        Batches that come meanwhile wait for the next round: each commit writes a file a day and table. So do batches
+        behind ``upto``, where it is given.
         """
         pause_s = PAUSE_S
-        upto: int | None = None
         while not stop.is_set():
             try:
                 if upto is None:

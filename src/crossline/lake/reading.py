@@ -153,6 +153,12 @@ class LakeReader:
             return -1
         return LakeTable(WATERMARKS, self._there(WATERMARKS.name)).last_batch(checkpoint)
 
+    def whole_at(self, checkpoint: str) -> Watermark | None:
+        """The last watermark of ``checkpoint``; None: there is none."""
+        if self.whole_to(checkpoint) < 0:
+            return None
+        return Watermarks(LakeTable(WATERMARKS, self._there(WATERMARKS.name))).last(checkpoint)
+
     def in_order(self, names: Iterable[str], where: Iterable[BooleanExpression] = ()) -> OrderedScan:
         """The rows of the tables among ``names`` that are there, slice by slice in order of time."""
         layouts = {each.name: each for each in self.layouts()}

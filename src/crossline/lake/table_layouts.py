@@ -201,8 +201,19 @@ LATE_CHANGES = _layout(
     ("alert_id", "record_id"),
     repeats=True,
 )
+# Snapshots of a pipeline's state after batch ``_batch``; the files of one are below its location.
+STATES = _layout(
+    "state_snapshots",
+    (
+        *(("taken_at", INSTANT), ("location", STRING), ("bytes", pa.int64()), ("files", pa.int64())),
+        *(("manifest_digest", STRING), ("format", pa.int64()), ("shards", pa.int64()), ("clocks", STRING)),
+        *(("rules_digest", STRING), ("rule_log_bytes", pa.int64())),
+    ),
+    "taken_at",
+    ("location",),
+)
 SIDE = (RECEIPTS, LABELS, CASES)
-REPORTS = (MISSING, FILLS, FILLED_ALERTS, LATE_CHANGES)  # made with their first row
+REPORTS = (MISSING, FILLS, FILLED_ALERTS, LATE_CHANGES, STATES)  # made with their first row
 OUTPUTS = (ALERTS, CORRECTIONS, DECISIONS, RULE_EVENTS, DEAD_LETTERS, LATE_RECORDS)
 
 

@@ -18,6 +18,7 @@ from crossline.lake.reading import LakeReader
 from crossline.lake.record_rows import runs_of
 from crossline.lake.replay_input import LakeInput, LakeIntake
 from crossline.lake.row_filters import not_equal
+from crossline.lake.state.tail import LakeTail, tail_of
 from crossline.lake.table_layouts import BATCH, CHECKPOINT, LOG, POSITION, records_table
 from crossline.runtime.changes.stored_past import StoredSpan
 from crossline.runtime.snapshot.spark_log import query_id
@@ -77,6 +78,14 @@ class LakePast:
                         ]
                 if found:
                     yield found
+
+    def behind(self, begins: Mapping[str, Mapping[str, Any]]) -> LakeTail | None:
+        """What the lake has from offsets of topics on, up to all that was delivered; None: nothing, or with a gap."""
+        checkpoint = query_id(self.folder)
+        with closing(LakeReader(open_lake(self.config, self.environment), self.config)) as reader:
+            mark = reader.whole_at(checkpoint)
+        clocks = {} if mark is None else mark.clocks
+        return tail_of(self.config, self.environment, begins, clocks, self.slice_rows)
 
     def _before(self, rows: pa.Table, span: StoredSpan, stream: str) -> pa.Table:
         """Those of ``rows`` that the checkpoint had read by the end of the span."""

@@ -57,9 +57,14 @@ class Watermarks:
         batch = self.table.last_batch(checkpoint)
         if batch < 0:
             return Watermark(checkpoint, -1)
+        return self.at(checkpoint, batch) or Watermark(checkpoint, batch)
+
+    def at(self, checkpoint: str, batch: int) -> Watermark | None:
+        """The watermark at exactly this batch of a checkpoint; None: there is none."""
+        self.table.table.refresh()
         mine = all_of([equal(CHECKPOINT, checkpoint), equal(BATCH, batch)])
         rows = self.table.table.scan(row_filter=mine).to_arrow()
-        return _watermark(rows.to_pylist()[0])
+        return _watermark(rows.to_pylist()[0]) if len(rows) else None
 
     def newest(self) -> Watermark | None:
         """The watermark that was written last, of whichever checkpoint; None: there is none.

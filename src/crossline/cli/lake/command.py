@@ -24,6 +24,7 @@ class Lake(LazyGroup):
         "parity": "Compare a sample of alerts as stream, API and a replay of the lake have them.",
         "alerts": "List alerts of the lake, of any age, the latest first.",
         "decisions": "List decisions of the lake, of any age, the latest first.",
+        "restore": "Make a lost checkpoint from a snapshot of the state in the lake; --list lists them.",
         "maintain": "Merge small files, expire snapshots and old rows, delete orphaned files.",
     }
 

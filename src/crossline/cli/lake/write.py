@@ -50,6 +50,8 @@ def write(
     from crossline.lake.follow import Follower, until_opened
     from crossline.lake.maintenance.schedule import maintain_all
     from crossline.lake.reading import LakeReader
+    from crossline.lake.state.schedule import state_schedule_of
+    from crossline.lake.state.state_snapshots import StateSnapshots
     from crossline.lake.writer_setup import writer_of
 
     stop = threading.Event()
@@ -67,11 +69,16 @@ def write(
                 return
             writer = found
         reader = LakeReader(writer.lake, config)
-        maintenance = partial(maintain_all, reader, config.lake)
-        report = _report_json if as_json else _report
-        every_s = config.lake.maintain_every / 1_000
-        check = BacklogAlarm(writer.spool, writer.reader).check
-        follower = Follower(writer, config.lake.commit_every / 1_000, report, check, maintenance, every_s)
+        state = state_schedule_of(config, StateSnapshots(writer.lake), writer.reader.folder)
+        follower = Follower(
+            writer,
+            config.lake.commit_every / 1_000,
+            on_written=_report_json if as_json else _report,
+            check=BacklogAlarm(writer.spool, writer.reader).check,
+            maintain=partial(maintain_all, reader, config.lake),
+            maintain_every_s=config.lake.maintain_every / 1_000,
+            state=state,
+        )
         if once:
             _end_by(on_signal)
             follower.catch_up(stop)

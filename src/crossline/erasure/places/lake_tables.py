@@ -22,12 +22,12 @@ from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files, sorted_rows, write_rows
 from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, expire_history
-from crossline.lake.table_layouts import RECEIPTS, RULE_EVENTS, WATERMARKS, TableLayout
+from crossline.lake.table_layouts import RECEIPTS, RULE_EVENTS, STATES, WATERMARKS, TableLayout
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
 
-KEPT = (RULE_EVENTS.name, WATERMARKS.name)  # rows without a person: at most a value in a text
+KEPT = (RULE_EVENTS.name, WATERMARKS.name, STATES.name)  # rows without a person: at most a value in a text
 _PART_ROWS = 65_536
 _NAMES = "schema.name-mapping.default"
 

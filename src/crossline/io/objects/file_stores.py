@@ -183,7 +183,7 @@ class ObjectFiles:
             fs = self._place.fs
             if not self._place.whole:
                 fs.create_dir(path.rpartition("/")[0], recursive=True)
-            with fs.open_output_stream(temporary) as out:
+            with fs.open_output_stream(temporary, compression=None) as out:  # else a name that ends in .gz is packed
                 out.write(data)
             if not self._place.whole:
                 fs.move(temporary, path)

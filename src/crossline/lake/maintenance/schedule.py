@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from crossline.lake.maintenance.compaction import DAY_MS, Compacted, compact
 from crossline.lake.maintenance.expiry import Expired, delete_orphans, drop_before, expire
 from crossline.lake.reading import LakeReader, is_records
+from crossline.lake.state.state_snapshots import StateSnapshots
+from crossline.lake.table_layouts import STATES
 from crossline.logs import get_logger
 from crossline.settings.process.lake import LakeSettings
 
@@ -41,7 +43,16 @@ def maintain(reader: LakeReader, settings: LakeSettings, now_ms: int, *, orphans
         merged = compact(table, now_ms)
         expired = expire(table, now_ms, settings.snapshots_max)
         removed = delete_orphans(table, now_ms) if orphans else 0
+        if table.layout is STATES:
+            removed += _maintain_states(reader, settings, now_ms, orphans=orphans)
         yield Maintained(table.layout.name, merged, expired, removed)
+
+
+def _maintain_states(reader: LakeReader, settings: LakeSettings, now_ms: int, *, orphans: bool) -> int:
+    """Delete snapshots of the state beyond those that are kept, and orphaned ones; how many of these."""
+    snapshots = StateSnapshots(reader.lake)
+    snapshots.drop_old(settings.state_keep)
+    return snapshots.delete_orphans(now_ms) if orphans else 0
 
 
 def maintain_all(reader: LakeReader, settings: LakeSettings) -> None:

@@ -39,6 +39,34 @@ class StoredSpan:
     to_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoredSlice:
+    """A run of records.
+
+    Attributes:
+        rows: By stream; a batch of rows is of one log.
+        ends: By stream, the offsets behind the records.
+    """
+
+    rows: Mapping[str, Sequence[pa.RecordBatch]]
+    ends: Mapping[str, Mapping[str, Any]]
+
+
+class StoredTail(Protocol):
+    """What a store has of topics from some offsets on, without a gap."""
+
+    @property
+    def ends(self) -> Mapping[str, Mapping[str, Any]]:
+        """By stream, the offsets up to which it has all."""
+        ...
+
+    def slices(
+        self, begins: Mapping[str, Mapping[str, Any]], ends: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[StoredSlice]:
+        """The records between offsets, in the order in which they came; the last slice ends at ``ends``."""
+        ...
+
+
 class StoredPast(Protocol):
     """A store of the records of a checkpoint's streams."""
 
@@ -51,6 +79,10 @@ class StoredPast(Protocol):
 
         A batch of rows is of one log; all logs of a slice reach the same instant, and continue the slice before.
         """
+        ...
+
+    def behind(self, begins: Mapping[str, Mapping[str, Any]]) -> StoredTail | None:
+        """What it has from these offsets of topics on; None: it has nothing, or a gap."""
         ...
 
     def intake(self, stream: str) -> Intake:

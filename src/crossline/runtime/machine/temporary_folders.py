@@ -35,10 +35,13 @@ class OwnFolder:
         os.close(self.lock)
 
 
-def own_folder(kind: str = "") -> OwnFolder:
-    """A new folder in the system's temporary one, which only this user can enter; ``kind`` stands in its name."""
+def own_folder(kind: str = "", within: Path | None = None) -> OwnFolder:
+    """A new folder ``within`` another one, which only this user can enter; ``kind`` stands in its name.
+
+    ``within``: by default the system's folder for temporary files.
+    """
     while True:
-        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{kind}-" if kind else PREFIX, dir=within))
         with suppress(FileNotFoundError):
             lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             if _locked(lock) and _is_there(path / LOCK, lock):
@@ -57,13 +60,13 @@ def own_folder_for(kind: str) -> Iterator[Path]:
         folder.remove()
 
 
-def sweep() -> list[Path]:
-    """Remove our folders that no process locks any more; returns those that were removed.
+def sweep(within: Path | None = None) -> list[Path]:
+    """Remove our folders ``within`` another one that no process locks any more; returns those that were removed.
 
     Whatever else has such a name is left alone: what is another user's, what is no folder, what has no lock of ours.
     """
     swept = []
-    for path in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
+    for path in sorted((within or Path(tempfile.gettempdir())).glob(f"{PREFIX}*")):
         with suppress(OSError):  # another run sweeps as well
             about = path.lstat()
             if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():

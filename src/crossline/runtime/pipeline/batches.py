@@ -36,7 +36,7 @@ from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
-from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, Totals
+from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
 from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_servers import StateServerJudge, processors
 
@@ -219,11 +219,14 @@ class Batches:
         self._counted = -1
         self.done = -1  # the last batch that is with every sink, and noted
 
-    def run(self, frame: DataFrame, intake: Intake, batch_id: int) -> None:
-        """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks."""
+    def run(self, frame: DataFrame, intake: Intake, batch_id: int, *, stored: bool = False) -> None:
+        """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks.
+
+        ``stored``: they are from the lake, and not from the sources.
+        """
         with self._changes.between_batches:
             try:
-                delivery = self._run(frame, intake, batch_id)
+                delivery = self._run(frame, intake, batch_id, stored=stored)
             except BaseException:
                 self._changes.failed()
                 raise
@@ -231,7 +234,7 @@ class Batches:
         if self._on_batch is not None and not again:
             self._on_batch(delivery, self.totals)
 
-    def _run(self, frame: DataFrame, intake: Intake, batch_id: int) -> Delivery:
+    def _run(self, frame: DataFrame, intake: Intake, batch_id: int, *, stored: bool) -> Delivery:
         begun, begun_ms = time.monotonic(), time.time() * 1e3
         self.began_s = begun_ms / 1e3
         self.totals.first_s = self.totals.first_s or begun
@@ -239,8 +242,8 @@ class Batches:
         publish_batch(self._spark, query_id(checkpoint), batch_id, began_ms(checkpoint, batch_id))
         with self._changes.judging():
             self._publish()
-            outcome = self._outcome(frame, intake, batch_id)
-            verified = [source.verify() for source in self._sources]
+            outcome = self._outcome(frame, intake, None if stored else batch_id)
+            verified = [] if stored else [source.verify() for source in self._sources]
             self._changes.judged(outcome.clocks)
             self._changes.note_unscored(outcome.figures.get("failed", {}))
             self._changes.trip_breakers(batch_id, outcome.alerts)
@@ -263,10 +266,11 @@ class Batches:
         if self._checkpoint is not None:
             self._checkpoint.publish(self._stopping)
 
-    def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int) -> Outcome:
-        """The outcome of the batch; small batches run without a Spark job if possible."""
-        fetchers = fetchers_of(self._sources, self._changes.snapshot.streams)
-        if self._in_process is not None:
+    def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int | None) -> Outcome:
+        """The outcome of the batch (None: of records from the lake); small ones run without a Spark job if possible."""
+        # What a topic has deleted is not fetched from it: sinks have got it once.
+        fetchers = None if batch_id is None else fetchers_of(self._sources, self._changes.snapshot.streams)
+        if self._in_process is not None and batch_id is not None:
             ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
             if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
                 rows = self._in_process.run(batch_task(self._spark), ranges)
@@ -280,7 +284,10 @@ class Batches:
                 self._planner.plan((frame, intake), snapshot, self._cache, self._spill_folder),
                 self._planner.way,
             )
-            return _run(way, collect_from_spark(planned, fetchers))
+            outcome = _run(way, collect_from_spark(planned, fetchers))
+            if batch_id is None:
+                outcome.figures[STORED] = 1
+            return outcome
         finally:
             if self._spill_folder is not None:
                 clear(self._spill_folder)

@@ -12,6 +12,7 @@ from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, Ranges, SpooledB
 from crossline.io.outbox.sink import Backlog
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.runtime.snapshot.spark_log import first_offsets, offsets_of
+from crossline.runtime.work.totals import STORED
 
 
 class BatchRanges:
@@ -79,7 +80,8 @@ class LakeSpoolSink:
     def deliver(self, delivery: Delivery) -> None:
         """Write the file of the batch. Raises SinkError where the disk or store fails."""
         try:
-            ranges = self._ranges(delivery.batch_id)
+            # The lake has the records that came from it.
+            ranges = {} if STORED in delivery.figures else self._ranges(delivery.batch_id)
             self._spool.put(SpooledBatch(delivery, ranges, self._clock_ms()))
         except (OSError, StoreUnavailableError) as error:
             reason = getattr(error, "strerror", None) or error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,7 @@ from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.changes.stored_past import StoredPast
 from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
+from crossline.runtime.pipeline.stored_batches import StoredBatches
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.snapshot.spark_log import unfinished
@@ -68,6 +70,7 @@ class Pipeline:
         self._checkpoint = checkpoint
         self._stopping = threading.Event()
         self._jobs = Cancellable(spark, self._stopping)
+        self._stored_past = stored_past
         history = self._history = OffsetHistory(settings.checkpoint)
         placement = shard_placement_of(spark, settings.partitions) if settings.placement else None
         planner = Planner(settings, self._stopping, placement)
@@ -131,11 +134,20 @@ class Pipeline:
             sink.open()
             self._opened.append(sink)
         self._changes.start()
+        self._judge_stored()
         self._frame, self._intake = union_of([(source.open(self._spark), source.intake) for source in self._sources])
         if self._stopping.is_set():
             raise StoppedError("stopped while it started; nothing was judged")
         self._begin_query()
         self._watcher.start()
+
+    def _judge_stored(self) -> None:
+        """Judge what topics have deleted behind a restored checkpoint, from the lake."""
+        if self._stored_past is not None:
+            run = partial(self._batches.run, stored=True)
+            batches = StoredBatches(self._spark, self._settings.checkpoint, self._sources, self._stored_past, run)
+            with self._jobs.jobs():
+                batches.judge()
 
     def _begin_query(self) -> None:
         writer = (

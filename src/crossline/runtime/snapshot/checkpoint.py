@@ -25,6 +25,7 @@ from crossline.runtime.java.launch import session_folder
 from crossline.runtime.machine.temporary_folders import LOCK, is_held
 
 OWNER, HELD = "owner.json", "held"
+RESTORED = "restored.json"  # until the first start after the checkpoint was restored from the lake
 LAKE = "lake"  # the folder of the lake writer's spool
 LEFT_S_MAX = 120.0  # how long a killed run's Java is waited for; a busy machine takes its time to end it
 _POLL_S = 0.05

@@ -33,6 +33,7 @@ from crossline.io.objects.file_stores import FileStore
 
 FORMAT = 1
 NOTES, PARTS = "notes", "parts"
+PINNED = "pinned"  # copies of the checkpoint on their way to the lake
 INLINE_BYTES = 32 << 10  # of a file, in the note itself
 PART_BYTES = 8 << 20
 TIDY_S = 5.0  # of deleting at one time: the hold on the checkpoint is renewed in between
@@ -40,16 +41,19 @@ PARTS_MAX = 64  # of a file that grows, until it is put anew
 _NOTE = re.compile(r"\d{12}-\d{12}\.json")
 _CHECKED = 256  # bytes of its end by which a file that grew is known to be the same one
 # Elsewhere on the store, of this run alone, or made anew from what the rule log keeps.
-_NOT = frozenset({"state", "behind", "tables", "held", "feed", "lake"})
+_NOT = frozenset({"state", "behind", "tables", "held", "feed", "lake", PINNED})
 _NEWEST = 3  # of Spark's logs of batches: it goes on with the last, and looks at the one before
 _LOGS = frozenset({"spark/offsets", "spark/commits"})
+
+
+FileStamp = tuple[int, int, int]  # inode, time of the last change in ns, size: how a file looks
 
 
 @dataclass(slots=True)
 class MirroredFile:
     """A file as the store has it: ``parts`` (object, bytes), then ``tail``. ``stamp``: how the file looked then."""
 
-    stamp: tuple[int, int, int]
+    stamp: FileStamp
     parts: list[tuple[str, int]] = field(default_factory=list)
     tail: bytes = b""
     end: bytes = b""
@@ -132,7 +136,7 @@ class CheckpointMirror:
 
     def publish(self) -> bool:
         """Have the store get what changed since; whether anything did. Raises StoreUnavailableError."""
-        seen = dict(self._seen())
+        seen = dict(driver_files(self._folder))
         for path, stamp in seen.items():
             known = self._known.get(path)
             if known is None or known.stamp != stamp:
@@ -201,25 +205,7 @@ class CheckpointMirror:
         except FileNotFoundError:
             raise GoneError(f"{self._shown}, {name}: missing; restore it from a copy, or start anew") from None
 
-    def _seen(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
-        """The files that count, each with how it looks."""
-        yield from self._below(self._folder, "")
-
-    def _below(self, folder: Path, path: str) -> Iterator[tuple[str, tuple[int, int, int]]]:
-        with os.scandir(folder) as found:
-            entries = sorted(found, key=lambda each: each.name)
-        if path.removesuffix("/") in _LOGS:
-            numbers = sorted((each for each in entries if each.name.isdigit()), key=lambda each: int(each.name))
-            entries = numbers[-_NEWEST:]
-        for each in entries:
-            if each.name.startswith(".") or each.name.endswith(".tmp") or (not path and each.name in _NOT):
-                continue
-            if each.is_dir():
-                yield from self._below(Path(each.path), f"{path}{each.name}/")
-            else:
-                yield path + each.name, _stamp(each.stat())
-
-    def _put(self, path: str, stamp: tuple[int, int, int], known: MirroredFile | None) -> MirroredFile:
+    def _put(self, path: str, stamp: FileStamp, known: MirroredFile | None) -> MirroredFile:
         file, size = self._folder / path, stamp[2]
         parts: list[tuple[str, int]] = []
         grew = known is not None and self._grew(file, stamp, known)
@@ -241,7 +227,7 @@ class CheckpointMirror:
             self._leave(known)
         return MirroredFile(stamp, parts, tail, _end_of(file, size))
 
-    def _grew(self, file: Path, stamp: tuple[int, int, int], known: MirroredFile) -> bool:
+    def _grew(self, file: Path, stamp: FileStamp, known: MirroredFile) -> bool:
         """Whether it is the file that it was, with more at its end."""
         if stamp[0] != known.stamp[0] or stamp[2] < known.size or len(known.parts) >= PARTS_MAX:
             return False
@@ -268,7 +254,27 @@ class CheckpointMirror:
         self._leaving += [f"{PARTS}/{part}" for part, _ in known.parts]
 
 
-def _stamp(about: os.stat_result) -> tuple[int, int, int]:
+def driver_files(folder: Path) -> Iterator[tuple[str, FileStamp]]:
+    """The files of the driver that count in the checkpoint in ``folder``, as paths below it, each with its stamp."""
+    yield from _files_below(folder, "")
+
+
+def _files_below(folder: Path, path: str) -> Iterator[tuple[str, FileStamp]]:
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda each: each.name)
+    if path.removesuffix("/") in _LOGS:
+        numbers = sorted((each for each in entries if each.name.isdigit()), key=lambda each: int(each.name))
+        entries = numbers[-_NEWEST:]
+    for each in entries:
+        if each.name.startswith(".") or each.name.endswith(".tmp") or (not path and each.name in _NOT):
+            continue
+        if each.is_dir():
+            yield from _files_below(Path(each.path), f"{path}{each.name}/")
+        else:
+            yield path + each.name, _stamp(each.stat())
+
+
+def _stamp(about: os.stat_result) -> FileStamp:
     return about.st_ino, about.st_mtime_ns, about.st_size
 
 

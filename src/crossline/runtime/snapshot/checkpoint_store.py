@@ -65,8 +65,7 @@ class StoredCheckpoint(Checkpoint):
     @property
     def _state(self) -> str:
         """The folder of the state: another one since ``new_state``."""
-        known = self.folder / STATE_FILE
-        return str(orjson.loads(known.read_bytes())["folder"]) if known.exists() else STATE
+        return state_folder_of(self.folder)
 
     @contextmanager
     def new_state(self) -> Iterator[str]:
@@ -165,6 +164,12 @@ class StoredCheckpoint(Checkpoint):
             release_lease(self._lease)
             super().release()
             self._own.remove()
+
+
+def state_folder_of(folder: Path) -> str:
+    """The name of the folder of the state in the checkpoint that a run works on in ``folder``."""
+    known = folder / STATE_FILE
+    return str(orjson.loads(known.read_bytes())["folder"]) if known.exists() else STATE
 
 
 def claim_checkpoint(place: str) -> Checkpoint:

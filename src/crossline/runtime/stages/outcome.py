@@ -72,7 +72,7 @@ class Outcome:
         )
 
 
-def collect_from_spark(frame: DataFrame, fetchers: Mapping[str, FetchRaw]) -> Outcome:
+def collect_from_spark(frame: DataFrame, fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
     """Run the batch in Spark and gather what came out (see ``collect_outcome``)."""
     table = frame.toArrow()
     return collect_outcome(

@@ -138,6 +138,16 @@ class StateLog:
                 "Restore the file, or start from a new checkpoint and replay"
             )
 
+    def check_whole(self, until: int) -> None:
+        """Raise StateError where a segment is missing that the state of batch ``until`` needs."""
+        kept = [s for s in self.segments() if s.first <= until]
+        expected = self._kept_from(kept, until)
+        for segment in kept:
+            if segment.first <= expected <= segment.last:
+                expected = segment.last + 1
+        if expected <= until:
+            raise StateError(f"{self._dir}: state of batch {expected} is missing (batch {until} needs it)")
+
     def _kept_from(self, kept: list[Segment], until: int) -> int:
         last = next((s for s in reversed(kept) if s.first <= until <= s.last), None)
         if last is None:

@@ -10,6 +10,7 @@ from typing import Any
 from crossline.evaluate.decisions.batch import counted
 from crossline.io.sinks.base import Delivery
 
+STORED = "from_lake"  # the figure of a batch whose records came from the lake, since topics had deleted them
 RAN = "ran"  # the figure of a batch with the runner that ran it
 # Beside Spark, whose query keeps its offsets and commits; as one of Spark's tasks; as a job of stages with shuffles.
 IN_PROCESS, ONE_TASK, STAGES = WAYS = ("in_process", "one_task", "stages")

@@ -16,6 +16,7 @@ TABLES = (
     *("labels", "cases"),
 )
 DAY_MS = 86_400_000
+STATE_EVERY_MS_MIN = 60_000
 
 
 class SqliteCatalogSettings(Settings):
@@ -94,6 +95,12 @@ class LakeSettings(Settings):
         description="By table, for how long its rows are kept, by event time, in whole days; by default for ever.",
     )
 
+    state_every: DurationMs = Field(
+        default=DAY_MS,
+        description="Time between two snapshots of the pipeline's state in the lake; `0s`: none is taken.",
+    )
+    state_keep: int = Field(default=7, ge=1, description="Snapshots of the state that are kept, the newest ones.")
+
     def findings(self) -> list[Finding]:
         """Tables that are none; spans that are no days; no catalog beside an object store."""
         found = [Finding(("keep", name), shown(name), one_of(TABLES)) for name in self.keep if name not in TABLES]
@@ -102,6 +109,8 @@ class LakeSettings(Settings):
             for name, ms in self.keep.items()
             if name in TABLES and (ms % DAY_MS or not ms)
         ]
+        if 0 < self.state_every < STATE_EVERY_MS_MIN:
+            found.append(Finding(("state_every",), f"{self.state_every} ms", "60s or longer, or 0s for none"))
         if self.catalog is None and "://" in self.path:
             expected = "catalog: {kind: postgres, ...} or {kind: rest, ...}; a SQLite file cannot be on an object store"
             found.append(Finding(("catalog",), f"none, beside {shown(self.path)}", expected))
