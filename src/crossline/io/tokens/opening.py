@@ -76,6 +76,12 @@ def store_of(settings: TokenSettings) -> TokenStore:
         return _stores[place]
 
 
+def stores_of(streams: Mapping[str, StreamSpec]) -> list[TokenStore]:
+    """The stores of streams with sensitive fields, each once. Raises PermanentError where there is no master key."""
+    found = [store_of(each.tokens) for each in streams.values() if each.sensitive and each.tokens is not None]
+    return list(dict.fromkeys(found))
+
+
 def _place(settings: TokenSettings) -> str:
     """What distinguishes a store."""
     return settings.model_dump_json(exclude={"lists"})
