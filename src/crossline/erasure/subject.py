@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ _ID_FIELDS = frozenset(
     ("_record_id", "record_id", "record_ids", "caused_by", "id", "known", "row_id", "records", "said")
 )
 _OWN_ID_FIELDS = ("record_id", "_record_id")
+_BLANKS = " \t\n\r"
 _DEPTH_MAX = 2  # of objects in a row that make it one of the person
 
 
@@ -238,12 +239,12 @@ class Subject:
         return self.pseudonym(word) if word in self._words else word
 
 
-def parsed(text: str) -> Any:
-    """The JSON object or list that ``text`` is; None for any other text."""
-    if text[:1] not in {"{", "["}:
+def parsed(text: str, of_pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The JSON object or list that ``text`` is; None for any other text. ``of_pairs``: makes its objects."""
+    if text.lstrip(_BLANKS)[:1] not in {"{", "["}:
         return None
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=of_pairs)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict | list) else None
