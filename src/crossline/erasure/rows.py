@@ -135,12 +135,22 @@ def _named(subject: Subject, row: Mapping[str, Any]) -> bool:
 
 
 def _in_bytes(subject: Subject, row: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
-    """Whether bytes that are no JSON object have a trace: of a dead letter it is not known whose it is."""
+    """Whether bytes have a trace that cannot be replaced: of a dead letter it is not known whose it is."""
     return any(
-        has_trace(subject, bytes(value))
+        _trace_in(subject, bytes(value), seen[name], of_record=name in _PACKED)
         for name, value in row.items()
-        if isinstance(value, bytes | bytearray | memoryview) and not isinstance(seen[name], Mapping)
+        if isinstance(value, bytes | bytearray | memoryview)
     )
+
+
+def _trace_in(subject: Subject, raw: bytes, seen: Any, *, of_record: bool) -> bool:
+    """Whether bytes have a trace; of a JSON object, one that a scrub leaves: in a text that is torn JSON itself.
+
+    Bytes that are no record, as digests are, have no short values.
+    """
+    if not isinstance(seen, Mapping):
+        return has_trace(subject, raw, distinctive=not of_record)
+    return has_trace(subject, dumped(subject.scrub(seen)).encode("utf-8", "replace"), distinctive=True)
 
 
 def _scrubbed(subject: Subject, value: Any, stream: str | None, name: str) -> Any:

@@ -28,13 +28,20 @@ def may_be_torn(raw: bytes, text: str | None) -> bool:
     return text is None or "\\" in text or _CONTROL.search(raw) is not None
 
 
-def has_trace(subject: Subject, raw: bytes) -> bool:
+def has_trace(subject: Subject, raw: bytes, *, distinctive: bool = False) -> bool:
     r"""Whether bytes that are no JSON may have a value of a key, or the id of a record of the person.
 
     >>> has_trace(Subject((Key("name", "José"),), salt), b'{"name": "Jos\\u00e9", "amou')
     True
+
+    Args:
+        subject: Whose traces are erased.
+        raw: The bytes.
+        distinctive: Look for values and ids alone that are no short numbers or single characters.
     """
     words = tuple(subject.distinctive())
+    if distinctive:
+        return any(each in text for text in _texts(raw) for each in words)
     values = {key.value for key in subject.keys}
     binary = _is_binary(raw)
     odd = {each for each in values if not is_distinctive(each)}
