@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crossline.erasure.place import Counts
 from crossline.erasure.places.line_files import LinesPlace
 from crossline.erasure.rows import decoded, parsed_bytes, treat
 from crossline.erasure.subject import Subject, dumped
 from crossline.erasure.torn import has_trace, may_be_torn
 from crossline.serve.access.audit import ERASED, digest_of
-from crossline.serve.access.auditfiles import FILE, FOLDER, parts_of
+from crossline.serve.access.auditfiles import FILE, FOLDER, held, parts_of
 
+_NEVER = 1 << 62  # bytes of a file that is put away
 _CHAIN = ("sequence", "at_ms", "begun", "torn", "previous", "digest", ERASED)
 
 
@@ -28,12 +30,25 @@ def audit_place(folder: Path) -> AuditPlace:
     def files() -> Iterable[Path]:
         return [*(each.path for each in parts_of(newest)), newest]
 
-    return AuditPlace("audit log of the API", files)
+    return AuditPlace("audit log of the API", files, newest=newest)
 
 
 @dataclass(slots=True)
 class AuditPlace(LinesPlace):
-    """The files of a log. A log that is written is held by the API, which must be stopped."""
+    """The files of a log. The API must be stopped; commands that write to it wait.
+
+    Attributes:
+        newest: The file that is written.
+    """
+
+    newest: Path = Path(FILE)
+
+    def erase(self, subject: Subject) -> Counts:
+        """See ``Place``. Who waited for the file meanwhile opens the new one."""
+        if not self.newest.exists():
+            return LinesPlace.erase(self, subject)
+        with held(self.newest, _NEVER):
+            return LinesPlace.erase(self, subject)
 
     def _line(self, subject: Subject, body: bytes) -> Any:
         text = decoded(body)

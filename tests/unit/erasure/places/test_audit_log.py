@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,26 @@ def test_half_a_line_of_a_kill_keeps_its_length_alone(tmp_path: Path) -> None:
     assert (done.problems, done.events, done.torn) == ((), 4, len(half))
     write(log_in(tmp_path), "payments/p3", None)
     assert verify(path).problems == ()
+
+
+def test_an_event_that_a_command_writes_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    write(log, f"payments/{RECORD}", None)
+    writers: list[threading.Thread] = []
+    waits = threading.Event()
+
+    def beside() -> None:
+        waits.set()
+        write(log_in(tmp_path), "payments/p9", None)
+
+    def begin(_: Path) -> None:
+        writers.append(threading.Thread(target=beside))
+        writers[-1].start()
+        assert waits.wait(10)
+
+    place = audit_place(tmp_path)
+    place.after = begin  # the new file is there, and still held
+    assert place.erase(subject()).changed == 1
+    writers[0].join(10)
+    done = verify(tmp_path / FOLDER / FILE)
+    assert (done.problems, done.events, done.erased) == ((), 4, 1)
