@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from crossline.basics.times import format_duration, format_instant
@@ -15,6 +15,7 @@ from crossline.io.kafka.client_factory import ADVICE, ClientErrors, client_of
 
 ANSWER_S_MAX = 5.0
 _FOR_EVER = -1
+_AWAY = {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}  # noqa: SLF001 - the client's public names
 _CHECK_MS = 300_000  # log.retention.check.interval.ms, by default; a setting of brokers
 
 
@@ -117,7 +118,7 @@ def retention_texts(
         except KafkaException as error:
             client.poll(0)
             reason = f"{errors.reason}; {ADVICE}" if errors.reason is not None else error.args[0].str()
-            lost = reason if error.args[0].retriable() or errors.disconnected or errors.reason else ""
+            lost = reason if error.args[0].code() in _AWAY or errors.reason is not None else ""
             yield topic, None, reason
         except (KeyError, ValueError) as error:
             yield topic, None, f"the brokers do not say its {error.args[0]}"
