@@ -51,13 +51,13 @@ def rotate_command(
     """
     from crossline.io.tokens import rotation
     from crossline.io.tokens.master_key import read_master_key
-    from crossline.io.tokens.opening import stores_of
+    from crossline.io.tokens.opening import stores_anew
 
     if end and (new_key_env is not None or new_key_file is not None):
         raise UsageError("found a new master key beside --end; expected one of the two")
     if new_key_env is not None and new_key_file is not None:
         raise UsageError("found both --new-key-env and --new-key-file; expected one of them")
-    stores = stores_of(given_streams(pipeline, stream_file))
+    stores = stores_anew(given_streams(pipeline, stream_file))
     if not stores:
         raise UsageError("found no sensitive field in the streams; expected one: there is no store of keys without")
     if end:

@@ -250,17 +250,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert shown[-1] == token
     assert run("rotate", "--end") == 2
     monkeypatch.setenv("CROSSLINE_TOKEN_KEY", secrets["two"])
-    _forget_master_keys()
     assert run("rotate", "--end", "--json") == 0
     assert f'"before":"{names[0]}","now":"{names[1]}","keys":0,"ended":true' in shown[-1]
     assert run("account_id", "a1") == 0
     assert shown[-1] == token
     assert not any(secret in each for secret in secrets.values() for each in shown)
-
-
-def _forget_master_keys() -> None:
-    """As in another process: each reads its master key once."""
-    from crossline.io.tokens import opening  # noqa: PLC0415 - its private parts
-
-    opening._stores.clear()
-    opening._tokenisers.clear()
