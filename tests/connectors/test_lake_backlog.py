@@ -104,7 +104,7 @@ def test_brokers_that_do_not_answer_stop_nothing(
     made: tuple[TopicPipeline, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline, _ = made
-    monkeypatch.setattr("crossline.io.kafka.retention.ASK_S_MAX", 0.5)
+    monkeypatch.setattr("crossline.io.kafka.retention.ANSWER_S_MAX", 0.5)
     text = pipeline.text
     pipeline.text = text.replace(text.partition("brokers: '")[2].partition("'")[0], "127.0.0.1:1")
     (warning,) = alarms(pipeline, START_MS + OLD_MS + 100)

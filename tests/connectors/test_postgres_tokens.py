@@ -7,9 +7,10 @@ import threading
 import pytest
 from dev.services.postgres import LocalPostgres
 
-from crossline.basics.errors import StateError
+from crossline.basics.errors import StateError, UsageError
 from crossline.io.tokens.master_key import MasterKey
 from crossline.io.tokens.postgres_store import PostgresTokenStore
+from crossline.io.tokens.rotation import end, rotate
 
 from .postgres_kit import place_in, rows
 
@@ -65,3 +66,36 @@ def test_a_connection_that_ends_is_opened_again(postgres_server: LocalPostgres, 
     store.close()
     assert store.keys("a", ["x"]) == keys
     store.close()
+
+
+def test_the_master_key_is_rotated_beside_a_run(postgres_server: LocalPostgres, postgres_schema: str) -> None:
+    place = place_in(postgres_server, postgres_schema)
+    old, new = MasterKey(SECRET), MasterKey(b"n" * 64)
+    running, asleep = (PostgresTokenStore(place, old) for _ in range(2))
+    keys = running.keys("a", PEOPLE)
+    asleep.generation()
+    made: list[bytes] = []
+
+    def meanwhile(step: str) -> None:
+        if step == "begun":
+            assert running.destroy("a", PEOPLE[0], 1)
+        if step in {"begun", "wrapped"}:
+            made.extend(running.keys("a", [f"meanwhile {len(made)}"]))
+
+    done = rotate(PostgresTokenStore(place, old), new, meanwhile)
+    assert (done.before, done.now, done.keys) == (old.name, new.name, len(PEOPLE) - 1)
+    after = {bytes(person): bytes(wrapped) for person, wrapped in rows(place, "SELECT * FROM token_keys")}
+    assert len(after) == len(PEOPLE) - 1 + len(made)
+    assert all(new.unwrap(*each) for each in after.items())
+    rotated = PostgresTokenStore(place, new)
+    assert rotated.keys("a", PEOPLE[1:]) == running.keys("a", PEOPLE[1:]) == keys[1:]
+    with pytest.raises(UsageError, match="which was rotated to"):
+        end(PostgresTokenStore(place, old))
+    assert end(PostgresTokenStore(place, new)).ended
+    assert [name for name, _ in rows(place, "SELECT * FROM token_meta ORDER BY name")] == ["master", "naming"]
+    for each in ("new", PEOPLE[1]):
+        with pytest.raises(StateError, match="found keys under another master key"):
+            asleep.keys("a", [each])
+    assert rotated.keys("a", PEOPLE[1:]) == keys[1:]
+    for store in (running, asleep, rotated):
+        store.close()

@@ -30,7 +30,8 @@ COMMANDS = {
     "decisions": "List and show decisions on records.",
     "slo": "Say whether a pipeline keeps its objectives, and what is left of their error budgets.",
     "lake": "Iceberg tables with every record, alert and decision: write, look into, maintain.",
-    "tokens": "Print the tokens of values of a sensitive field, for lists, tables, rules and questions.",
+    "tokens": "Print the tokens of values of a sensitive field, for lists, tables, rules and questions; rotate the "
+    "master key.",
     "verify": "Check a receipt, and judge its record again from the log: the same, differs, or altered.",
     "generate": "Generate workloads: card payments for measurements, card frauds to test rules.",
     "reshard": "Give the checkpoint of a stopped pipeline another number of shards.",

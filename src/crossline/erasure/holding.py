@@ -28,7 +28,7 @@ _SNAPSHOT, _BEHIND, _FEED = "snapshot.json", "behind", "feed"
 # What is of a running pipeline; all others may be erased beside it.
 NEEDS_STOP = (
     "the state log, outboxes, the spool of the lake, the feed, files of JSON lines, decisions on all records, records "
-    "from the API, its ledger, labels and cases"
+    "from the API, its ledger, audit log, labels and cases"
 )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from crossline.erasure.place import Place
 from crossline.erasure.places import stored_files
+from crossline.erasure.places.audit_log import audit_place
 from crossline.erasure.places.lake_tables import LakeTablePlace
 from crossline.erasure.places.line_files import LinesPlace
 from crossline.erasure.places.record_log import record_log_place
@@ -117,6 +118,7 @@ def _of_serve(around: Surroundings) -> Iterator[Place]:
         address = address_of(config.serve.ledger, around.environment)
         yield PostgresPlace("ledger in PostgreSQL", address, ledger_row, needs_stop=True)
     yield cases_place(folder)
+    yield audit_place(folder)
     for name in _SERVE_FILES:
         yield SqlitePlace(f"file {name} of the API", folder / name, needs_stop=True)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from crossline.erasure.subject import Subject, dumped, parsed
+from crossline.erasure.torn import has_trace
 
 Row = dict[str, Any]
 _PACKED = ("raw", "raw_base64")  # bytes of a dead letter or a late record, as JSON has them
@@ -49,6 +50,10 @@ def treat(subject: Subject, row: Mapping[str, Any], stream: str | None = None, *
 def treat_packed(subject: Subject, row: Row, stream: str | None = None) -> Any:
     """As ``treat``, of a row of JSON whose bytes are texts: as they are, or in base 64."""
     packed = {name: _unpacked(row[name]) for name in _PACKED if isinstance(row.get(name), str)}
+    text = row.get("raw")  # a torn text may have the form of base 64
+    if isinstance(text, str) and packed["raw"] != text.encode() and has_trace(subject, text.encode()):
+        learn(subject, row, stream)
+        return GONE
     seen = {**row, **packed}
     after = treat(subject, seen, stream)
     if after is GONE or after is seen:
@@ -96,8 +101,7 @@ def _look(value: Any) -> Any:
     if isinstance(value, str):
         return parsed(value) or value
     if isinstance(value, bytes | bytearray | memoryview):
-        text = decoded(value)
-        return value if text is None else parsed(text) or value
+        return parsed_bytes(value) or value
     return value
 
 
@@ -109,6 +113,21 @@ def decoded(raw: bytes | bytearray | memoryview) -> str | None:
         return None
 
 
+def parsed_bytes(raw: bytes | bytearray | memoryview) -> Any:
+    """The JSON object or list that bytes are; None for others. A name that an object has twice has all its values."""
+    text = decoded(raw)
+    return None if text is None else parsed(text, _of_pairs)
+
+
+def _of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for name in found:
+            values = [value for each, value in pairs if each == name]
+            found[name] = values[0] if len(values) == 1 else values
+    return found
+
+
 def _named(subject: Subject, row: Mapping[str, Any]) -> bool:
     """Whether a list of ``field=value`` names the person, as ``entities`` of PostgreSQL does."""
     given = row.get("entities")
@@ -116,19 +135,27 @@ def _named(subject: Subject, row: Mapping[str, Any]) -> bool:
 
 
 def _in_bytes(subject: Subject, row: Mapping[str, Any], seen: Mapping[str, Any]) -> bool:
-    """Whether bytes that are no JSON have a trace: of a dead letter it is not known whose it is."""
-    for name, value in row.items():
-        if isinstance(value, bytes | bytearray | memoryview) and seen[name] is value:
-            raw = bytes(value)
-            if any(text.encode() in raw for text in subject.distinctive()):
-                return True
-    return False
+    """Whether bytes have a trace that cannot be replaced: of a dead letter it is not known whose it is."""
+    return any(
+        _trace_in(subject, bytes(value), seen[name], of_record=name in _PACKED)
+        for name, value in row.items()
+        if isinstance(value, bytes | bytearray | memoryview)
+    )
+
+
+def _trace_in(subject: Subject, raw: bytes, seen: Any, *, of_record: bool) -> bool:
+    """Whether bytes have a trace; of a JSON object, one that a scrub leaves: in a text that is torn JSON itself.
+
+    Bytes that are no record, as digests are, have no short values.
+    """
+    if not isinstance(seen, Mapping):
+        return has_trace(subject, raw, distinctive=not of_record)
+    return has_trace(subject, dumped(subject.scrub(seen)).encode("utf-8", "replace"), distinctive=True)
 
 
 def _scrubbed(subject: Subject, value: Any, stream: str | None, name: str) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
-        text = decoded(value)
-        inner = None if text is None else parsed(text)
+        inner = parsed_bytes(value)
         if inner is None:
             return value
         again = subject.scrub(inner, stream, name)

@@ -15,7 +15,7 @@ from crossline.erasure.journal import SALT_BYTES, Journal, key_digest
 from crossline.erasure.place import Counts, Place
 from crossline.erasure.places.token_keys import with_tokens
 from crossline.erasure.registry import Surroundings, places_of
-from crossline.erasure.subject import Key, Subject
+from crossline.erasure.subject import Key, Subject, form_of, with_forms
 from crossline.erasure.unreachable import unreachable
 from crossline.settings.config import PipelineConfig
 
@@ -91,7 +91,7 @@ def erase(held: Held, journal: Journal, asked: Erasure, now_ms: int) -> dict[str
         StateError: The pipeline has an unfinished batch, or a file is damaged.
         RetryableError: A store does not answer now.
     """
-    subject = _subject(journal, replace(asked, keys=with_tokens(held.config.streams, asked.keys)))
+    subject = _subject(journal, replace(asked, keys=with_tokens(held.config.streams, with_forms(asked.keys))))
     if not asked.dry_run:
         held.catch_up()
     around = held.surroundings()
@@ -184,13 +184,20 @@ def _receipt(
         "pipeline": around.config.name,
         "at": format_instant(now_ms),
         "result": _result(results, dry_run=dry_run),
-        "keys": [{"field": key.field, "digest": key_digest(key, salt)} for key in subject.keys],
+        "keys": [_key(subject, key, salt) for key in subject.keys],
         "salt": salt.hex(),
         "record_ids": subject.count(),
         "places": [_without_values(subject, each.to_json()) for each in results],
         "total": asdict(total),
         "not_reached": [asdict(each) for each in unreachable(around)],
     }
+
+
+def _key(subject: Subject, key: Key, salt: bytes) -> dict[str, Any]:
+    """A key as receipts have it: without its value."""
+    form = form_of(key.value)
+    known = {"field": key.field, "digest": key_digest(key, salt), "found": key in subject.met}
+    return known if form is None else {**known, "form": form}
 
 
 def _without_values(subject: Subject, place: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,6 +213,15 @@ def _result(results: Sequence[PlaceResult], *, dry_run: bool) -> str:
     if dry_run:
         return "found" if "found" in states else "nothing found"
     return "erased" if "erased" in states else "nothing found"
+
+
+def forms_found(receipt: Mapping[str, Any]) -> Iterator[str]:
+    """For people: in which forms of Unicode the values of a field were found, where they have several."""
+    forms: dict[str, list[str]] = {}
+    for each in receipt["keys"]:
+        if "form" in each:
+            forms.setdefault(each["field"], []).append(f"{each['form']} {'found' if each['found'] else 'not found'}")
+    yield from (f"{name}, by form of Unicode: {', '.join(some)}" for name, some in forms.items())
 
 
 def lines_of(receipt: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

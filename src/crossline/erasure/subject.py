@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from crossline.basics.errors import UsageError
 
 PSEUDONYM = "erased-"
+FORMS: tuple[Literal["NFC"], Literal["NFD"]] = ("NFC", "NFD")
 _DIGEST_BYTES = 8
 _WORD = re.compile(r"[\w-]+")
 _TERM = re.compile(r"[^\s\"'`,;()\[\]{}<>=|]+")  # an id with other characters: between blanks, quotes and brackets
@@ -28,6 +30,7 @@ _ID_FIELDS = frozenset(
     ("_record_id", "record_id", "record_ids", "caused_by", "id", "known", "row_id", "records", "said")
 )
 _OWN_ID_FIELDS = ("record_id", "_record_id")
+_BLANKS = " \t\n\r"
 _DEPTH_MAX = 2  # of objects in a row that make it one of the person
 
 
@@ -76,6 +79,26 @@ class Key:
         return self.has(found)
 
 
+def with_forms(keys: Iterable[Key]) -> tuple[Key, ...]:
+    """``keys``, each with its value in the two canonical forms of Unicode, NFC and NFD, where they differ.
+
+    They are the same text for people, and other keys for the pipeline. The compatibility forms are not looked for: they
+    make one text of ``a²`` and ``a2``, which may be two persons.
+    """
+    found = (
+        Key(key.field, value)
+        for key in keys
+        for value in (key.value, *(unicodedata.normalize(form, key.value) for form in FORMS))
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def form_of(value: str) -> str | None:
+    """The canonical form that a value is in; None where it is in both, as ASCII is, ``mixed`` where in neither."""
+    forms = [each for each in FORMS if unicodedata.is_normalized(each, value)]
+    return None if len(forms) == len(FORMS) else "".join(forms) or "mixed"
+
+
 def as_text(value: Any) -> str | None:
     """A scalar as people write it; None for null and for what is no scalar."""
     if isinstance(value, bool):
@@ -101,12 +124,14 @@ class Subject:
         salt: Secret of this erasure; pseudonyms are made with it, and it is thrown away at the end.
         ids: By stream, the ids of the person's records, as far as they were found.
         notes: What one table of a place tells another one.
+        met: The keys whose values stand in the fields of rows, as far as places were looked at.
     """
 
     keys: tuple[Key, ...]
     salt: bytes
     ids: dict[str, set[str]] = field(default_factory=dict)
     notes: dict[str, set[str]] = field(default_factory=dict)
+    met: set[Key] = field(default_factory=set)
     _words: set[str] = field(default_factory=set)
     _known: set[str] = field(default_factory=set)
     _values: re.Pattern[str] | None = None  # of keys that are no word
@@ -157,9 +182,11 @@ class Subject:
         """Whether a row is of the person. Objects in lists do not count: an alert of others may show such records."""
         given = row.get("stream")
         stream = given if isinstance(given, str) else stream
-        if any(key.within(row) for key in self.keys):
-            return True
-        if any(row.get("field") == key.field and key.has(row.get("value")) for key in self.keys):
+        own = [
+            key for key in self.keys if key.within(row) or (row.get("field") == key.field and key.has(row.get("value")))
+        ]
+        if own:
+            self.met.update(own)
             return True
         if any(name in row and self.is_id(stream, row[name]) for name in _OWN_ID_FIELDS):
             return True
@@ -238,12 +265,12 @@ class Subject:
         return self.pseudonym(word) if word in self._words else word
 
 
-def parsed(text: str) -> Any:
-    """The JSON object or list that ``text`` is; None for any other text."""
-    if text[:1] not in {"{", "["}:
+def parsed(text: str, of_pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The JSON object or list that ``text`` is; None for any other text. ``of_pairs``: makes its objects."""
+    if text.lstrip(_BLANKS)[:1] not in {"{", "["}:
         return None
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=of_pairs)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict | list) else None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from crossline.basics.errors import CrosslineError
 from crossline.erasure.place import Unreachable
 from crossline.erasure.registry import Surroundings
 from crossline.io.objects.location import is_uri
-from crossline.settings.kafka import KafkaSourceSettings
+from crossline.settings.kafka import KafkaSinkSettings, KafkaSourceSettings
 from crossline.settings.sinks import JsonlSettings, SqliteSettings
 from crossline.settings.sources import ApiSettings, FilesSettings, GeneratorSettings
 
 _TOPIC = "when the topic's retention (retention.ms) has passed for its last record"
+_APPENDED = "a topic is only appended to"
 
 
 def unreachable(around: Surroundings) -> Iterator[Unreachable]:
@@ -30,8 +32,6 @@ def unreachable(around: Surroundings) -> Iterator[Unreachable]:
     if config.lists is not None:
         yield Unreachable("lists", "entries come from you; earlier contents are in rules/.log/lists, gzipped")
     yield Unreachable("rule files and their log", "a rule or a hold may name a value; publish them without it")
-    if config.serve is not None:
-        yield Unreachable("audit log of the API", f"{config.serve.path}/audit is evidence of who wrote what")
     if around.checkpoint is not None and is_uri(around.checkpoint.state_root):
         yield Unreachable("earlier versions of objects", "where the bucket keeps versions: let them expire")
     yield Unreachable(
@@ -45,8 +45,8 @@ def unreachable(around: Surroundings) -> Iterator[Unreachable]:
 def _sources(around: Surroundings) -> Iterator[Unreachable]:
     for stream, source in around.config.sources.items():
         if isinstance(source, KafkaSourceSettings):
-            topics = source.topic if isinstance(source.topic, str) else ", ".join(source.topic)
-            yield Unreachable(f"Kafka topic {topics}", "a topic is only appended to", _TOPIC)
+            topics = {topic: f"Kafka topic {topic}" for each in source.topic.split(",") if (topic := each.strip())}
+            yield from _topics(around, source, topics)
         elif isinstance(source, FilesSettings):
             yield Unreachable(f"files of stream {stream}", f"{_shown(source.path)} is yours; only you delete it")
         elif not isinstance(source, ApiSettings | GeneratorSettings):
@@ -56,8 +56,10 @@ def _sources(around: Surroundings) -> Iterator[Unreachable]:
 def _sinks(around: Surroundings) -> Iterator[Unreachable]:
     for number, sink in enumerate(around.config.sinks, 1):
         kind = str(getattr(sink, "kind", "?"))
-        if kind == "kafka":
-            yield Unreachable(f"topics of sink {number} (kafka)", "a topic is only appended to", _TOPIC)
+        if isinstance(sink, KafkaSinkSettings):
+            named = (sink.topic, *sink.topics, sink.dead_letter_topic, sink.late_topic, sink.corrections_topic)
+            places = {topic: f"topic {topic} of sink {number} (kafka)" for topic in named if topic is not None}
+            yield from _topics(around, sink, places)
         elif kind == "postgres":
             yield Unreachable(
                 f"write-ahead log of sink {number} (postgres)", "the server's own", "when it is recycled or archived"
@@ -66,6 +68,23 @@ def _sinks(around: Surroundings) -> Iterator[Unreachable]:
             yield Unreachable(f"append-only file of sink {number} (redis)", "the server's own", "when it is rewritten")
         elif kind != "console" and not isinstance(sink, SqliteSettings | JsonlSettings):
             yield Unreachable(f"receiver of sink {number} ({kind})", "what it got is of another system")
+
+
+def _topics(
+    around: Surroundings, settings: KafkaSourceSettings | KafkaSinkSettings, places: Mapping[str, str]
+) -> Iterator[Unreachable]:
+    """Topics, and until when they keep what they have; ``places``: their names in the receipt."""
+    try:
+        from crossline.io.kafka.client import librdkafka_settings  # noqa: PLC0415 - an extra
+        from crossline.io.kafka.retention import retention_texts  # noqa: PLC0415 - as above
+
+        client = librdkafka_settings(settings.brokers, settings.security, around.environment)
+        known = list(retention_texts(client, places))
+    except (CrosslineError, ModuleNotFoundError) as error:
+        known = [(topic, None, str(error).partition("\n")[0]) for topic in places]
+    for topic, until, why_not in known:
+        unknown = f"{_TOPIC}; which is not known: {why_not}"
+        yield Unreachable(places[topic], _APPENDED, unknown if until is None else until)
 
 
 def _shown(path: str) -> str:

@@ -38,7 +38,7 @@ from crossline.settings.watch import BreakerSettings, WatchSettings
 
 # Keys that hold a path, wherever they stand; relative ones start at the pipeline file's folder.
 PATH_KEYS = frozenset(
-    {"path", "dead_letters", "decisions", "figures", "checkpoint", "keys", "users"}
+    {"path", "dead_letters", "decisions", "parked", "figures", "checkpoint", "keys", "users"}
     | {"password_file", "ca_file", "cert_file", "key_file", "signing_key_file"}
 )
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}", re.ASCII)

@@ -179,7 +179,8 @@ def check_repeated(root: Path, first: dict[str, Any]) -> None:
     assert [digest_of(each) for each in lines] == [each["digest"] for each in lines]
     assert PERSON not in json.dumps(lines)
     salt = bytes.fromhex(first["salt"])
-    assert first["keys"] == [{"field": each.field, "digest": key_digest(each, salt)} for each in KEYS]
+    assert first["keys"] == [{"field": each.field, "digest": key_digest(each, salt), "found": True} for each in KEYS]
+    assert [each["found"] for each in second["keys"]] == [False, False]
 
 
 def test_a_kill_after_any_step_is_finished_by_a_further_run(root: Path) -> None:

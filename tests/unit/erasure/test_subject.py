@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from crossline.basics.errors import UsageError
 from crossline.erasure.places.line_files import LinesPlace
 from crossline.erasure.rows import GONE, treat
-from crossline.erasure.subject import PSEUDONYM, Key, Subject, is_distinctive
+from crossline.erasure.subject import PSEUDONYM, Key, Subject, form_of, is_distinctive, with_forms
 
 from .traces import SALT
 
@@ -168,3 +168,22 @@ def test_an_id_is_suspected_however_json_writes_it(known: str, written: str) -> 
     text = f'{{"stream":"payments","record_id":{written}}}'
     assert mine.suspects(text)
     assert treat(mine, {"body": text}) is GONE
+
+
+def test_a_value_is_looked_for_in_both_canonical_forms() -> None:
+    composed, decomposed = "Jos\u00e9", "Jose\u0301"
+    both = (Key("name", composed), Key("name", decomposed))
+    assert with_forms([both[0]]) == both
+    assert with_forms([both[1]]) == both[::-1]
+    assert with_forms([Key("name", "jo"), Key("name", "a²")]) == (Key("name", "jo"), Key("name", "a²"))
+    mixed = composed + decomposed
+    assert len(with_forms([Key("name", mixed)])) == 3
+    assert [form_of(each) for each in (composed, decomposed, "jo", mixed)] == ["NFC", "NFD", None, "mixed"]
+    mine = Subject(with_forms([both[0]]), SALT)
+    assert treat(mine, {"name": decomposed}) is GONE
+    assert mine.met == {both[1]}
+    assert treat(mine, {"raw": b'{"name": "Jose\\u0301", "am'}) is GONE
+    assert treat(mine, {"raw": b'{"name": "Jos\\u00e9", "am'}) is GONE
+    other = {"name": "Jose", "device": "d1", "message": f"{decomposed} and {composed} paid"}
+    assert decomposed not in str(treat(mine, other))
+    assert composed not in str(treat(mine, other))

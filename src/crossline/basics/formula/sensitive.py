@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from crossline.basics.formula.formula import Formula
-from crossline.basics.formula.tree import Compare, Constant, Membership, Name, Node, walk
+from crossline.basics.formula.tree import Call, Compare, Constant, Membership, Name, Node, walk
 from crossline.basics.streams.schema import FieldSpec
 from crossline.basics.streams.sensitive import TOKEN
 from crossline.basics.texts.problems import Finding, Path
+
+_GIVES_ONE = "coalesce"
 
 
 def wrong_in(
@@ -40,21 +42,31 @@ def _of(node: Node, columns: Mapping[str, FieldSpec]) -> Iterator[tuple[str, str
 def _pair(
     left: Node, right: Node, operator: str, columns: Mapping[str, FieldSpec]
 ) -> Iterator[tuple[str, str, str | None]]:
-    mine, other = (_scope(each, columns) for each in (left, right))
-    named = left if mine else right
-    if not (mine or other) or not isinstance(named, Name):
+    (mine, name), (other, other_name) = (_scope(each, columns) for each in (left, right))
+    if not (mine or other):
         return
+    named = name or other_name
     if operator not in {"==", "!="}:
-        yield f"{operator} on {named.name}, which is sensitive", "== or !=", "tokens are equal or not, no more"
-    constant = right if named is left else left
+        yield f"{operator} on {named}, which is sensitive", "== or !=", "tokens are equal or not, no more"
+    tokens, constant = (left, right) if mine else (right, left)
     if isinstance(constant, Constant):
-        if not (isinstance(constant.value, str) and TOKEN.fullmatch(constant.value)):
-            found = f"a value that is no token, since {named.name} is sensitive"
+        given = isinstance(constant.value, str) and TOKEN.fullmatch(constant.value)
+        if not given and constant.value not in _defaults(tokens):
+            found = f"a value that is no token, since {named} is sensitive"
             yield found, "a token", "crossline tokens makes them"
     elif mine != other:
-        yield f"{named.name}, which is sensitive, beside other values", f"tokens of {mine or other} on both sides", None
+        yield f"{named}, which is sensitive, beside other values", f"tokens of {mine or other} on both sides", None
 
 
-def _scope(node: Node, columns: Mapping[str, FieldSpec]) -> str:
+def _scope(node: Node, columns: Mapping[str, FieldSpec]) -> tuple[str, str]:
+    """Whose tokens ``node`` is, and the field that has them; empty where it is none."""
+    if isinstance(node, Call) and node.function == _GIVES_ONE:
+        return next((each for part in node.arguments if (each := _scope(part, columns))[0]), ("", ""))
     spec = columns.get(node.name) if isinstance(node, Name) else None
-    return spec.sensitive if spec is not None else ""
+    return ("", "") if spec is None else (spec.sensitive, node.name if isinstance(node, Name) else "")
+
+
+def _defaults(node: Node) -> set[object]:
+    """What stands in the place of a missing token."""
+    parts = node.arguments if isinstance(node, Call) else ()
+    return {each.value for each in parts if isinstance(each, Constant)}

@@ -63,7 +63,7 @@ def forget(
 
 
 def _show(receipt: Mapping[str, Any]) -> None:
-    from crossline.erasure.run import lines_of
+    from crossline.erasure.run import forms_found, lines_of
 
     table = Listing("place", "state", "rows gone", "rows changed", "rows kept", "files", "bytes")
     for row in lines_of(receipt):
@@ -76,5 +76,7 @@ def _show(receipt: Mapping[str, Any]) -> None:
     for each in receipt["places"]:
         if each.get("why"):
             note(f"{each['place']}: {each['why']}")
+    for text in forms_found(receipt):
+        note(text)
     digest = f", receipt {receipt['digest'][:12]}…" if "digest" in receipt else ""
     note(f"{receipt['result']}: {receipt['record_ids']:,} records of the person{digest}")

@@ -43,7 +43,8 @@ def verify(
     found = audit.verify(path, head)
     if as_json:
         body = {"events": found.events, "head": found.head, "problems": found.problems}
-        write_lines([orjson.dumps({**body, "open_writes": found.open_writes, "torn_bytes": found.torn})])
+        more = {"open_writes": found.open_writes, "torn_bytes": found.torn, "erased": found.erased}
+        write_lines([orjson.dumps(body | more)])
         if found.problems:
             raise typer.Exit(1)
         return
@@ -54,3 +55,5 @@ def verify(
         note(f"of writes {', '.join(map(str, found.open_writes[:20]))} it is not known how they ended")
     if found.torn:
         note(f"half a line of {found.torn:,} bytes stands at the end, as a kill leaves it")
+    if found.erased:
+        note(f"of {found.erased:,} events a person was erased: their place is proven, what is left of them is not")

@@ -12,11 +12,11 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.sources.ownership import user_name
+from crossline.serve.access.auditfiles import FOLDER
 from crossline.serve.access.roles import Principal
 from crossline.settings.config import PipelineConfig
 from crossline.settings.process.serve import ServeSettings
 
-AUDIT_FOLDER = "audit"
 PipelineFile = Annotated[
     Path, typer.Option("--pipeline", help="Pipeline file with a section serve.", exists=True, dir_okay=False)
 ]
@@ -34,7 +34,7 @@ def serve_settings(pipeline: Path) -> tuple[PipelineConfig, ServeSettings]:
 
 def audit_folder(serve: ServeSettings) -> Path:
     """Where the audit log stands."""
-    return Path(serve.path) / AUDIT_FOLDER
+    return Path(serve.path) / FOLDER
 
 
 def this_user() -> Principal:

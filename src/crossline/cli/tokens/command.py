@@ -1,70 +1,41 @@
-"""``crossline tokens``: the tokens of values of a sensitive field, for lists, tables, rules and questions."""
+"""``crossline tokens``: ``tokens FIELD`` prints tokens; the rotation of the master key stands below it."""
 
 from __future__ import annotations
 
-import sys
-from itertools import islice
-from pathlib import Path
-from typing import Annotated
+import importlib
+from typing import Any
 
-import orjson
 import typer
 
-from crossline.basics.errors import UsageError
-from crossline.basics.streams.schema import StreamSpec, load_streams
-from crossline.rule_registry.content import read_pipeline_in_place, read_text
+from crossline.cli.help import LazyGroup, member_of
 
-AT_ONCE = 1_000
-
-
-def tokens(
-    field: Annotated[str, typer.Argument(metavar="FIELD", help="Sensitive field, by its dotted name.")],
-    values: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[VALUE]...", help="Values; without any, each line of the standard input is one."),
-    ] = None,
-    pipeline: Annotated[Path | None, typer.Option("--pipeline", help="Pipeline file, whose streams are meant.")] = None,
-    stream_file: Annotated[Path | None, typer.Option("--stream", help="Stream file, in place of a pipeline.")] = None,
-    person: Annotated[
-        str | None, typer.Option("--person", help="Whose key is used, for a field that is declared with a person.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines.")] = False,
-) -> None:
-    """Print the tokens of values of a sensitive field, for lists, tables, rules and questions.
-
-    A line each, in their order. A person without a key gets one. Values are best given on the standard input: others
-    can see arguments.
-    """
-    spec = _spec(field, pipeline, stream_file)
-    declared = spec.sensitive[field]
-    if (declared.person is None) != (person is None):
-        named = f"the value of {declared.person}: --person VALUE" if declared.person else "no --person"
-        raise UsageError(f"field {field}: found {'no person' if person is None else '--person'}; expected {named}")
-    from crossline.io.tokens.opening import tokeniser_of
-
-    made = tokeniser_of(spec)
-    if made is None:
-        return
-    lines = iter(values or (line.rstrip("\r\n") for line in sys.stdin))
-    while some := list(islice(lines, AT_ONCE)):
-        for token in made.values(field, some, person):
-            typer.echo(orjson.dumps({"token": token}).decode() if as_json else token)
+MAKE = "make"
+HELP = "Print the tokens of values of a sensitive field, for lists, tables, rules and questions; rotate the master key."
 
 
-def _spec(field: str, pipeline: Path | None, stream_file: Path | None) -> StreamSpec:
-    if (pipeline is None) == (stream_file is None):
-        raise UsageError("found no file of streams, or two; expected one: --pipeline FILE, or --stream FILE")
-    if pipeline is not None:
-        streams = read_pipeline_in_place(pipeline).streams
-    else:
-        streams = load_streams(read_text(str(stream_file)), str(stream_file))
-    found = next((each for each in streams.values() if field in each.sensitive), None)
-    if found is None:
-        known = sorted({name for each in streams.values() for name in each.sensitive})
-        raise UsageError(f"found {field}; expected a sensitive field: {', '.join(known) or 'no stream has one'}")
-    return found
+class Tokens(LazyGroup):
+    """The commands below ``tokens``. What is no name of one is an argument of ``make``: ``crossline tokens FIELD``."""
+
+    known = {  # noqa: RUF012 - as the class above has it
+        MAKE: "Print the tokens of values; the word may be left out: crossline tokens FIELD.",
+        "rotate": "Wrap the keys of all persons under a new master key; no token changes.",
+    }
+
+    @classmethod
+    def load(cls, name: str) -> Any:
+        """The command ``name``, with what it imports."""
+        part = typer.Typer()
+        importlib.import_module(f"crossline.cli.tokens.{name}").register(part)
+        return member_of(part, name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put ``make`` before what begins with no name of a command."""
+        if args and args[0] not in self.known and args[0] != "--help":
+            args = [MAKE, *args]
+        return super().parse_args(ctx, args)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(tokens)
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app = typer.Typer(cls=Tokens, help=HELP, no_args_is_help=True)
+    parent.add_typer(app, name="tokens")

@@ -18,6 +18,7 @@ from crossline.erasure.place import Counts
 from crossline.erasure.receipts import erased_row
 from crossline.erasure.rows import GONE, decoded, learn, treat
 from crossline.erasure.subject import Subject, is_distinctive
+from crossline.erasure.torn import may_be_torn
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.data_files import delete_files, sorted_rows, write_rows
 from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable
@@ -238,4 +239,4 @@ def _in_texts(subject: Subject, name: str, column: pa.Array, *, quick: bool) -> 
 
 def _raw_suspects(subject: Subject, raw: bytes) -> bool:
     text = decoded(raw)
-    return subject.suspects(text if text is not None else raw.decode("latin-1"))
+    return text is None or may_be_torn(raw, text) or subject.suspects(text)

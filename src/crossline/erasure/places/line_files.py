@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from crossline.erasure.place import Counts
-from crossline.erasure.rows import GONE, decoded, learn, treat_packed
+from crossline.erasure.rows import GONE, decoded, learn, parsed_bytes, treat_packed
 from crossline.erasure.subject import Subject, dumped, parsed
+from crossline.erasure.torn import has_trace, may_be_torn
 from crossline.io.sinks.once_file import INDEX_SUFFIX, sync_path
 from crossline.lake.side_logs import ERASED_LINE
 
@@ -108,21 +109,16 @@ class LinesPlace:
 
     def _line(self, subject: Subject, body: bytes) -> Any:
         text = decoded(body)
-        if text is None:
-            return self._unreadable(subject, body)
-        if not (_PACKED in body or subject.suspects(text)):
+        if not (text is None or _PACKED in body or subject.suspects(text) or may_be_torn(body, text)):
             return body
-        row = parsed(text)
+        row = parsed_bytes(body)
         if not isinstance(row, dict):
-            return GONE if subject.mentions(text) else body
+            return GONE if has_trace(subject, body) else body
         after = treat_packed(subject, row, self.stream)
         if after is GONE:
             self._learn(subject, row)
             return GONE
         return body if after is row else dumped(after).encode()
-
-    def _unreadable(self, subject: Subject, body: bytes) -> Any:
-        return GONE if any(each.encode() in body for each in subject.distinctive()) else body
 
     def _learn(self, subject: Subject, row: dict[str, Any]) -> None:
         learn(subject, row, self.stream)

@@ -100,9 +100,11 @@ class _Keys:
         namings = {fields_of(store), *(known.namings if known is not None else ())}
         return any(self._named(stream_of(store), fields, key) for fields in namings)
 
-    def _named(self, stream: str, fields: tuple[str, ...], key: bytes) -> bool:
-        for number, text in key_parts(key, len(fields)):
-            if Key(fields[number], text) in self.subject.keys:
+    def _named(self, stream: str, fields: tuple[str, ...], raw: bytes) -> bool:
+        for number, text in key_parts(raw, len(fields)):
+            key = Key(fields[number], text)
+            if key in self.subject.keys:
+                self.subject.met.add(key)
                 return True
             if fields == (self.ids.get(stream),) and self.subject.is_id(stream, text):
                 return True

@@ -126,7 +126,9 @@ def parse_csv_record(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
         cells = [cell(column, _value(column, texts[place]) if place >= 0 else None) for column, place in pairs]
         return with_roles(layout, cells)
     except RefusedRecordError as refused:
-        refused.record_id = None if layout.id_column is None else _id_of(*pairs[layout.id_column], texts)
+        # Where a column is missing, another one's value stands in the place of the id: perhaps a sensitive one.
+        known = layout.id_column is not None and layout.tokens is None
+        refused.record_id = _id_of(*pairs[layout.id_column or 0], texts) if known else None
         raise
 
 

@@ -57,7 +57,7 @@ def list_tokens(streams: Mapping[str, StreamSpec]) -> dict[str, Callable[[Sequen
     return found
 
 
-def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_ms: int) -> bool:
+def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_ms: int, *, alone: bool = False) -> bool:
     """Destroy the key of the person that ``value`` of the field ``name`` names; see ``TokenStore.destroy``.
 
     Args:
@@ -65,6 +65,7 @@ def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_m
         name: A sensitive field without a ``person``, or a field that is the ``person`` of others.
         value: The value as it comes in records, as text; a token does not say whose it is.
         now_ms: Epoch milliseconds.
+        alone: Also a field with a ``person``: of records in which that is missing, the value has a key of its own.
 
     Returns:
         Whether there was a key.
@@ -75,7 +76,7 @@ def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_m
     """
     if TOKEN.fullmatch(value):
         raise UsageError(f"field {name}: found a token; expected the value itself: a token does not say whose it is")
-    places = _places(streams, name)
+    places = _places(streams, name, alone=alone)
     if not places:
         known = sorted({each for spec in streams.values() for each in persons_of(spec)})
         raise UsageError(f"found field {name}; expected one that names a person: {', '.join(known) or 'there is none'}")
@@ -84,19 +85,22 @@ def destroy_keys(streams: Mapping[str, StreamSpec], name: str, value: str, now_m
 
 
 def has_key(streams: Mapping[str, StreamSpec], name: str, value: str) -> bool:
-    """Whether ``value`` of the field ``name`` names a person with a key. Raises RetryableError as ``destroy_keys``."""
+    """Whether ``value`` of the field ``name`` names a person with a key, or has one of its own.
+
+    Raises RetryableError as ``destroy_keys``.
+    """
     if TOKEN.fullmatch(value):
         return False
-    places = _places(streams, name).items()
+    places = _places(streams, name, alone=True).items()
     return any(store_of(place).has(domain, value) for (_, domain), place in places)
 
 
-def _places(streams: Mapping[str, StreamSpec], name: str) -> dict[tuple[str, str], TokenSettings]:
+def _places(streams: Mapping[str, StreamSpec], name: str, *, alone: bool) -> dict[tuple[str, str], TokenSettings]:
     """The stores with keys of the persons that a field names, each with the domain of the field."""
     return {
         (spec.tokens.model_dump_json(), spec.domain_of(name)): spec.tokens
         for spec in streams.values()
-        if spec.tokens is not None and name in persons_of(spec)
+        if spec.tokens is not None and (name in persons_of(spec) or (alone and name in spec.sensitive))
     }
 
 

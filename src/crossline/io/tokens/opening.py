@@ -76,6 +76,19 @@ def store_of(settings: TokenSettings) -> TokenStore:
         return _stores[place]
 
 
+def stores_anew(streams: Mapping[str, StreamSpec]) -> list[TokenStore]:
+    """The stores of streams with sensitive fields, each once, with the master keys as they are given now.
+
+    Raises PermanentError where there is no master key.
+    """
+    close_stores()
+    with _lock:
+        _stores.clear()
+        _tokenisers.clear()
+    found = [store_of(each.tokens) for each in streams.values() if each.sensitive and each.tokens is not None]
+    return list(dict.fromkeys(found))
+
+
 def _place(settings: TokenSettings) -> str:
     """What distinguishes a store."""
     return settings.model_dump_json(exclude={"lists"})

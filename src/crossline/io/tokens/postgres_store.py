@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from crossline.basics.errors import StateError
 from crossline.io.postgres.client import Connection, DatabaseAddress, translated_errors
 from crossline.io.tokens.master_key import MasterKey
 from crossline.io.tokens.token_store import KeyRows, TokenStore
@@ -17,6 +16,15 @@ _TABLES = (
 )
 _FIND = "SELECT person, wrapped FROM token_keys WHERE person = ANY(%s)"
 _ADD = "INSERT INTO token_keys SELECT * FROM unnest(%s::bytea[], %s::bytea[]) ON CONFLICT DO NOTHING"
+_PUT = "INSERT INTO token_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+_PAGE = "SELECT person, wrapped FROM token_keys WHERE person > %s ORDER BY person LIMIT %s"
+_REPLACE = (
+    "UPDATE token_keys AS k SET wrapped = c.after FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) "
+    "AS c (person, before, after) WHERE k.person = c.person AND k.wrapped = c.before"
+)
+# Who adds keys and who rotates do not meet: those who add go on beside each other.
+_SHARED = "SELECT value FROM token_meta WHERE name = 'master' FOR SHARE"
+_ALONE = "SELECT value FROM token_meta WHERE name = 'master' FOR UPDATE"
 
 
 class PostgresTokenStore(TokenStore):
@@ -31,9 +39,19 @@ class PostgresTokenStore(TokenStore):
         super().__init__(master)
         self.place = place
 
+    @property
+    def name(self) -> str:
+        """The database."""
+        return self.place.name
+
     def open(self) -> KeyRows:
-        """A connection. Raises StateError where the schema has keys of another master key, or as psycopg's errors."""
+        """A connection, or errors as those of psycopg."""
         return _PostgresRows(self.place, self.master)
+
+
+def _master(db: Connection, query: str) -> bytes:
+    row = db.execute(query.encode()).fetchone()
+    return b"" if row is None else bytes(row[0])
 
 
 class _PostgresRows(KeyRows):
@@ -46,12 +64,6 @@ class _PostgresRows(KeyRows):
             for each in _TABLES:
                 db.execute(each.encode())
             db.execute("INSERT INTO token_meta VALUES ('master', %s) ON CONFLICT DO NOTHING", (master.check,))
-            row = db.execute("SELECT value FROM token_meta WHERE name = 'master'").fetchone()
-        if row is None or bytes(row[0]) != master.check:
-            raise StateError(
-                f"{place.name}: found keys under another master key; expected those of the one that is given: give the "
-                "master key with which the store was made"
-            )
 
     def generation(self) -> int:
         with self._connection(writing=False) as db:
@@ -63,11 +75,42 @@ class _PostgresRows(KeyRows):
             rows = db.execute(_FIND, (list(person_ids),)).fetchall()
             return {bytes(person): bytes(wrapped) for person, wrapped in rows}
 
-    def add(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    def add(self, rows: Sequence[tuple[bytes, bytes]], master: bytes) -> bool:
         # In one order, so that two processes with the same persons do not wait for each other.
         ordered = sorted(rows)
-        with self._connection(writing=True) as db:
+        with self._connection(writing=True) as db, db.transaction():
+            if _master(db, _SHARED) != master:
+                return False
             db.execute(_ADD, ([person for person, _ in ordered], [wrapped for _, wrapped in ordered]))
+            return True
+
+    def meta(self) -> Mapping[str, bytes]:
+        with self._connection(writing=False) as db:
+            rows = db.execute("SELECT name, value FROM token_meta").fetchall()
+            return {str(name): bytes(value) for name, value in rows}
+
+    def change_meta(self, master: bytes, put: Mapping[str, bytes], drop: Sequence[str] = ()) -> bool:
+        with self._connection(writing=True) as db, db.transaction():
+            if _master(db, _ALONE) != master:
+                return False
+            db.execute("DELETE FROM token_meta WHERE name = ANY(%s)", (list(drop),))
+            for each in put.items():
+                db.execute(_PUT, each)
+            return True
+
+    def page(self, after: bytes, count: int) -> Sequence[tuple[bytes, bytes]]:
+        with self._connection(writing=False) as db:
+            rows = db.execute(_PAGE, (after, count)).fetchall()
+            return [(bytes(person), bytes(wrapped)) for person, wrapped in rows]
+
+    def replace(self, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        with self._connection(writing=True) as db, db.transaction():
+            db.execute(_REPLACE, tuple(map(list, zip(*sorted(rows), strict=True))))
+
+    def scour(self) -> None:
+        with self._connection(writing=True) as db:
+            db.execute("VACUUM FULL token_keys")
+            db.execute("VACUUM FULL token_meta")
 
     def destroy(self, person_id: bytes, now_ms: int) -> bool:
         with self._connection(writing=True) as db:

@@ -35,8 +35,13 @@ class SqliteTokenStore(TokenStore):
         super().__init__(master)
         self.path = path
 
+    @property
+    def name(self) -> str:
+        """The file."""
+        return str(self.path)
+
     def open(self) -> KeyRows:
-        """A connection. Raises StateError where the file is none of this master key, or others may read it."""
+        """A connection. Raises StateError where the file is no store, or others may read it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -69,12 +74,6 @@ class _SqliteRows(KeyRows):
                 self._db.execute(each)
             self._db.execute(f"PRAGMA user_version = {_VERSION}")
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('master', ?)", (master.check,))
-            known = self._db.execute("SELECT value FROM meta WHERE name = 'master'").fetchone()[0]
-        if known != master.check:
-            raise StateError(
-                f"{self._path}: found keys under another master key; expected those of the one that is given: give the "
-                "master key with which the store was made"
-            )
 
     def generation(self) -> int:
         with self._reported():
@@ -89,9 +88,40 @@ class _SqliteRows(KeyRows):
                 found.update(self._db.execute(f"SELECT person, wrapped FROM keys WHERE person IN ({marks})", some))  # noqa: S608 - marks alone
         return found
 
-    def add(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    def add(self, rows: Sequence[tuple[bytes, bytes]], master: bytes) -> bool:
         with self._reported(), self._writing():
+            if self._master() != master:
+                return False
             self._db.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", rows)
+            return True
+
+    def meta(self) -> Mapping[str, bytes]:
+        with self._reported():
+            return dict(self._db.execute("SELECT name, value FROM meta"))
+
+    def change_meta(self, master: bytes, put: Mapping[str, bytes], drop: Sequence[str] = ()) -> bool:
+        with self._reported(), self._writing():
+            if self._master() != master:
+                return False
+            self._db.executemany("DELETE FROM meta WHERE name = ?", [(each,) for each in drop])
+            self._db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", put.items())
+            return True
+
+    def page(self, after: bytes, count: int) -> Sequence[tuple[bytes, bytes]]:
+        with self._reported():
+            query = "SELECT person, wrapped FROM keys WHERE person > ? ORDER BY person LIMIT ?"
+            return self._db.execute(query, (after, count)).fetchall()
+
+    def replace(self, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        with self._reported(), self._writing():
+            changes = [(after, person, before) for person, before, after in rows]
+            self._db.executemany("UPDATE keys SET wrapped = ? WHERE person = ? AND wrapped = ?", changes)
+
+    def scour(self) -> None:
+        with self._reported():
+            busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise RetryableError(f"{self._path}: its log of changes is in use, and has what was replaced: try again")
 
     def destroy(self, person_id: bytes, now_ms: int) -> bool:
         with self._reported():
@@ -110,6 +140,9 @@ class _SqliteRows(KeyRows):
 
     def close(self) -> None:
         self._db.close()
+
+    def _master(self) -> bytes:
+        return bytes(self._db.execute("SELECT value FROM meta WHERE name = 'master'").fetchone()[0])
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

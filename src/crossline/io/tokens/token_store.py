@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from crossline.basics.errors import RetryableError
+from crossline.basics.errors import RetryableError, StateError
 from crossline.ingest.tokens.token import KEY_BYTES
+from crossline.io.tokens.keyring import CHANGED, Keyring, keyring_of
 from crossline.io.tokens.master_key import MasterKey
 
 KEYS_MAX = 1 << 17  # that a process remembers; 32 bytes each, and some 200 around them
@@ -28,8 +29,31 @@ class KeyRows(ABC):
         """The wrapped keys that are there, by person."""
 
     @abstractmethod
-    def add(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Add wrapped keys; a person that has one keeps it. On the disk at the end."""
+    def add(self, rows: Sequence[tuple[bytes, bytes]], master: bytes) -> bool:
+        """Add wrapped keys; a person that has one keeps it. On the disk at the end.
+
+        False, and nothing is added, where the store is not of the ``master`` key of this check any more.
+        """
+
+    @abstractmethod
+    def meta(self) -> Mapping[str, bytes]:
+        """What the store has about its master key: see ``keyring``."""
+
+    @abstractmethod
+    def change_meta(self, master: bytes, put: Mapping[str, bytes], drop: Sequence[str] = ()) -> bool:
+        """Change ``meta`` in one step; False where the store is not of the ``master`` key of this check any more."""
+
+    @abstractmethod
+    def page(self, after: bytes, count: int) -> Sequence[tuple[bytes, bytes]]:
+        """The next ``count`` wrapped keys in order of persons, behind the person ``after``."""
+
+    @abstractmethod
+    def replace(self, rows: Sequence[tuple[bytes, bytes, bytes]]) -> None:
+        """Put a wrapped key in the place of another one: person, before, after. One that is not there stays away."""
+
+    @abstractmethod
+    def scour(self) -> None:
+        """Overwrite what was replaced or dropped. Raises RetryableError where somebody is in the way."""
 
     @abstractmethod
     def destroy(self, person_id: bytes, now_ms: int) -> bool:
@@ -53,7 +77,12 @@ class TokenStore(ABC):
 
     @abstractmethod
     def open(self) -> KeyRows:
-        """A connection. Raises PermanentError or StateError where this is no store of this master key."""
+        """A connection, to a store that is made where there is none. Raises StateError where this is no store."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Which store it is, for people."""
 
     def generation(self) -> int:
         """How many keys were destroyed; keys that this process remembers are forgotten where that has changed."""
@@ -71,13 +100,13 @@ class TokenStore(ABC):
         Raises RetryableError where the store does not answer, StateError where it is damaged.
         """
         mine = self._session()
-        ids = [self.master.person_id(domain, each) for each in persons]
         with mine.lock:
+            ids = [mine.ring.person_id(domain, each) for each in persons]
             made = [mine.keys.get(each) for each in ids]
             missing = list(dict.fromkeys(each for each, key in zip(ids, made, strict=True) if key is None))
             if not missing:
                 return [each for each in made if each is not None]
-            found = self._found(mine.rows, missing)
+            found = self._found(mine, missing)
             for each, key in found.items():
                 mine.keys[each] = key
             while len(mine.keys) > KEYS_MAX:
@@ -88,7 +117,7 @@ class TokenStore(ABC):
         """Whether the person has a key."""
         mine = self._session()
         with mine.lock:
-            return bool(mine.rows.find([self.master.person_id(domain, person)]))
+            return bool(mine.rows.find([mine.ring.person_id(domain, person)]))
 
     def destroy(self, domain: str, person: str, now_ms: int) -> bool:
         """Destroy the person's key: none of the tokens under it can be made or recognised again.
@@ -112,7 +141,7 @@ class TokenStore(ABC):
         """
         mine = self._session()
         with mine.lock:
-            there = mine.rows.destroy(self.master.person_id(domain, person), now_ms)
+            there = mine.rows.destroy(mine.ring.person_id(domain, person), now_ms)
             mine.keys.clear()
             return there
 
@@ -123,30 +152,49 @@ class TokenStore(ABC):
             with mine.lock:
                 mine.rows.close()
 
-    def _found(self, rows: KeyRows, person_ids: Sequence[bytes]) -> dict[bytes, bytes]:
+    def _found(self, mine: _Session, person_ids: Sequence[bytes]) -> dict[bytes, bytes]:
         """The keys of persons, made where there are none; who makes one first makes it for all."""
-        wrapped = dict(rows.find(person_ids))
-        for _ in range(_TRIES):  # again where one was destroyed in between
+        for _ in range(_TRIES):  # again where one was destroyed in between, or the master key was rotated
+            ring = mine.ring
+            wrapped = dict(mine.rows.find(person_ids))
             absent = [each for each in person_ids if each not in wrapped]
-            if not absent:
-                return {each: self.master.unwrap(each, wrapped[each]) for each in person_ids}
-            rows.add([(each, self.master.wrap(each, os.urandom(KEY_BYTES))) for each in absent])
-            wrapped |= rows.find(absent)
-        raise RetryableError("the token store: keys were destroyed as often as they were made; try again")
+            added = True
+            if absent:
+                made = [(each, ring.current.wrap(each, os.urandom(KEY_BYTES))) for each in absent]
+                added = mine.rows.add(made, ring.current.check)
+                wrapped |= mine.rows.find(absent)
+            keys = {each: ring.unwrap(each, found) for each, found in wrapped.items()}
+            if added and None not in keys.values():
+                if len(keys) == len(person_ids):
+                    return {each: key for each, key in keys.items() if key is not None}
+                continue
+            mine.ring = keyring_of(self.master, mine.rows.meta(), self.name)
+            if added and mine.ring.same_as(ring):
+                raise StateError(CHANGED)
+        raise RetryableError(
+            "the token store: keys were destroyed, or its master key was rotated, as often as keys were made; try again"
+        )
 
     def _session(self) -> _Session:
         mine = self._mine
         if mine is None or mine.pid != os.getpid():
             if mine is not None:
                 _INHERITED.append(mine)
-            mine = self._mine = _Session(self.open())
+            rows = self.open()
+            try:
+                ring = keyring_of(self.master, rows.meta(), self.name)
+            except BaseException:
+                rows.close()
+                raise
+            mine = self._mine = _Session(rows, ring)
         return mine
 
 
 class _Session:
-    def __init__(self, rows: KeyRows) -> None:
+    def __init__(self, rows: KeyRows, ring: Keyring) -> None:
         self.pid = os.getpid()
         self.rows = rows
+        self.ring = ring
         self.lock = threading.Lock()
         self.keys: OrderedDict[bytes, bytes] = OrderedDict()
         self.generation = -1

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from crossline.lake.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.replay_input import LakeInput, runs_of
+from crossline.lake.record_rows import runs_of
+from crossline.lake.replay_input import LakeInput
 from crossline.lake.row_filters import between, equal
 from crossline.lake.table_layouts import DEAD_LETTERS, DELIVERED, LOG, MISSING, POSITION, records_table
 from crossline.runtime.changes.stored_past import StoredSlice
@@ -64,10 +65,11 @@ class LakeTail:
                 where=where,
             )
             waiting: StoredSlice | None = None
-            for start_ms, end_ms in itertools.pairwise(given.edges()):
+            parts = (part for start, end in itertools.pairwise(given.edges()) for part in given.parts(start, end))
+            for part in parts:
                 found = {}
                 for stream in ends:
-                    rows = given.rows(stream, start_ms, end_ms)
+                    rows = given.rows(stream, part)
                     rows = None if rows is None else _before(rows, last[stream])
                     if rows is not None and len(rows):
                         found[stream] = [

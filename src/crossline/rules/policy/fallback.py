@@ -24,6 +24,7 @@ from crossline.basics.formula.check import check, check_form
 from crossline.basics.formula.diagnostics import A_NAME
 from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.naive import evaluate
+from crossline.basics.formula.sensitive import wrong_in
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.texts.problems import Finding, Problem, path_text
 from crossline.basics.texts.report import place
@@ -232,7 +233,8 @@ def _branch_findings(
         base = ("fallback", number)
         if branch.when is not None:
             formula = check(branch.when, _kinds(columns), (*base, "when"), wanted="verdict")
-            found += [] if isinstance(formula, Formula) else map(_of_a_record, formula)
+            wrong = wrong_in([formula], columns, [(*base, "when")])
+            found += wrong if isinstance(formula, Formula) else map(_of_a_record, wrong)
         conditions = check_conditions(branch.condition.node, columns, stream)
         found += [replace(each, path=(*base, *each.path)) for each in conditions]
     return found

@@ -5,6 +5,8 @@ A line is a JSON object. ``digest`` is the SHA-256 of the line's canonical JSON 
 are cut off at the end leave no trace: note the last digest elsewhere now and then (``serve audit
 verify`` prints it, and ``--head`` takes it).
 
+A line from which a person was erased keeps its ``digest``, and ``erased`` is the digest of what is left of it.
+
 A write has two lines: ``begun``, which is on the disk before anything is changed, and how it ended.
 """
 
@@ -32,6 +34,7 @@ from crossline.serve.http.problems import ProblemError
 BEGINNING = "0" * 64
 LINE_BYTES_MAX = 1 << 20
 SERVER_FAULT = 500
+ERASED = "erased"  # a field of an event whose values are gone
 Outcome = Literal["begun", "done", "refused", "failed"]
 log = get_logger(__name__)
 
@@ -189,8 +192,8 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def digest_of(event: Mapping[str, Any]) -> str:
-    """The digest of an event: SHA-256 of its canonical JSON without ``digest``, in hex."""
-    body = {name: value for name, value in event.items() if name != "digest"}
+    """The digest of an event: SHA-256 of its canonical JSON without ``digest`` and ``erased``, in hex."""
+    body = {name: value for name, value in event.items() if name not in {"digest", ERASED}}
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -200,7 +203,8 @@ class Verified:
 
     ``problems``: where the chain breaks, the first first. ``head``: the last digest. ``open_writes``: numbers of writes
     of which it is not known how they ended: the process was killed, or the disk was full. ``torn``: bytes of half a
-    line at the end, as a kill leaves them; its content was never acknowledged.
+    line at the end, as a kill leaves them; its content was never acknowledged. ``erased``: how many events had values
+    of a person that was erased; what is left of them is not proven by the chain.
     """
 
     events: int
@@ -208,6 +212,7 @@ class Verified:
     problems: tuple[str, ...]
     open_writes: tuple[int, ...]
     torn: int = 0
+    erased: int = 0
 
 
 def _last_line(path: Path) -> bytes:
@@ -231,6 +236,7 @@ def verify(path: Path, head: str | None = None) -> Verified:
     problems: list[str] = []
     begun: set[int] = set()
     sequence, previous, seen, torn, line = 0, BEGINNING, head is None or head == BEGINNING, 0, b""
+    erased = 0
     try:
         for number, line in lines_of(path):
             event = _event(line)
@@ -240,6 +246,7 @@ def verify(path: Path, head: str | None = None) -> Verified:
                 torn = len(line.rstrip(b"\n")) or 1
                 continue
             problems += _broken(number, event, sequence, previous, torn)
+            erased += ERASED in event
             sequence, previous, torn = event["sequence"], event["digest"], 0
             seen = seen or previous == head
             if event.get("outcome") == "begun":
@@ -254,7 +261,7 @@ def verify(path: Path, head: str | None = None) -> Verified:
         problems.append(
             f"found no event of digest {head}; expected it, for it was the last one once: lines are missing"
         )
-    return Verified(sequence, previous, tuple(problems), tuple(sorted(begun)), torn)
+    return Verified(sequence, previous, tuple(problems), tuple(sorted(begun)), torn, erased)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
@@ -273,10 +280,9 @@ def _broken(number: int, event: dict[str, Any], sequence: int, previous: str, to
         found.append(
             f"line {number - 1}: found {torn} bytes that are no event; expected {event.get('torn', 0)}: it was altered"
         )
-    if digest_of(event) != event["digest"]:
-        found.append(
-            f"line {number}: found an event whose digest is another one; expected {event['digest']}: it was altered"
-        )
+    expected = event.get(ERASED, event["digest"])
+    if digest_of(event) != expected:
+        found.append(f"line {number}: found an event whose digest is another one; expected {expected}: it was altered")
     if event["sequence"] != sequence + 1:
         found.append(
             f"line {number}: found event {event['sequence']}; expected {sequence + 1}: lines are missing or moved"

@@ -14,6 +14,7 @@ from typing import IO, NamedTuple
 
 from crossline.rule_registry.log_file import sync_folder
 
+FOLDER = "audit"  # of serve.path
 FILE = "audit.jsonl"
 ROTATE_BYTES = 64 << 20
 _PART = re.compile(r"audit-([0-9]{12})-([0-9]{12})\.jsonl")

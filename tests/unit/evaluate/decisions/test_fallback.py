@@ -331,3 +331,27 @@ def test_a_pipeline_is_refused_whose_fallback_names_no_field_of_its_streams() ->
     loaded = load_pipeline(PIPELINE, "pipeline.yaml", files.__getitem__).policy
     assert loaded is not None
     assert len(loaded.fallback) == 1
+
+
+def test_a_fallback_compares_sensitive_fields_with_tokens_alone() -> None:
+    streams = """schema_version: 1
+streams:
+  payments:
+    id: id
+    event_time: {field: at, unit: ms}
+    fields: {id: string, at: integer, account: string}
+    sensitive: {account: {}}
+"""
+    files = {
+        "stream.yaml": streams,
+        "policy.yaml": f"{HEAD}fallback:\n  - when: account == 'bob'\n    decision: allow\n",
+    }
+    with pytest.raises(RefusedError) as caught:
+        load_pipeline(PIPELINE, "pipeline.yaml", files.__getitem__)
+    (problem,) = caught.value.problems
+    assert (problem.source, problem.line, problem.path) == ("policy.yaml", 4, "fallback[0].when")
+    assert problem.found == "a value that is no token, since account is sensitive"
+    assert "bob" not in str(caught.value)
+    files["policy.yaml"] = files["policy.yaml"].replace("bob", "tok_" + "a" * 24)
+    loaded = load_pipeline(PIPELINE, "pipeline.yaml", files.__getitem__).policy
+    assert loaded is not None

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.basics.errors import UsageError
+from crossline.basics.streams.inputs import tokenised
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.ingest.decode import PlainForm, decode_csv, decode_lines, decode_table, make_layout
 from crossline.ingest.tokens.letters import WITHHELD
@@ -216,3 +217,14 @@ def test_tokens_are_equal_where_values_are(values: list[str | None], start: int)
     assert found == [None if each is None else naive("pan", each, "pan", each) for each in array.to_pylist()]
     pairs = list(zip(array.to_pylist(), found, strict=True))
     assert all((a == b) == (x == y) for a, x in pairs for b, y in pairs)
+
+
+def test_a_dead_letter_of_csv_has_no_id_for_a_value_may_stand_in_its_place() -> None:
+    header = ["id", *(each for each in SPEC.raw_columns if each != "id")]
+    cells = dict.fromkeys(header, "x") | {"id": "bob@secret"}
+    row = ",".join(cells[name] for name in header).encode() + b"\n"
+    for tokens, found in ((tokeniser(), None), (None, "bob@secret")):
+        spec = SPEC if tokens is not None else tokenised(SPEC)
+        (letter,) = decode_csv(make_layout("payments", spec, tokens), header, row, "f", 0).dead
+        assert letter.record_id == found
+        assert (b"bob" in (letter.raw or b"")) == (tokens is None)
