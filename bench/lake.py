@@ -30,10 +30,10 @@ import yaml
 
 from bench.report import Report, say
 from crossline.generate.source import read_source
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import all_of, between, equal
-from crossline.lake.table_layouts import records_table
+from crossline.lake.tables.row_filters import all_of, between, equal
+from crossline.lake.tables.table_layouts import records_table
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.runtime.machine.temporary_folders import own_folder_for
 

@@ -30,13 +30,13 @@ from bench.lake import write_project
 from bench.report import Report, say
 from crossline.backtest.record_search import RecordQuery
 from crossline.basics.times import format_instant
-from crossline.lake.catalog import open_lake
-from crossline.lake.data_files import write_files
-from crossline.lake.delivery_rows import delivery_rows
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.lookup.alert_lookup import AlertLookup
 from crossline.lake.reading import LakeReader
-from crossline.lake.table_layouts import ALERTS, WATERMARKS, records_layout
+from crossline.lake.tables.data_files import write_files
+from crossline.lake.tables.delivery_rows import delivery_rows
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import ALERTS, WATERMARKS, records_layout
 from crossline.lake.watermark import Watermark, Watermarks
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.runtime.machine.temporary_folders import own_folder_for

@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from bench.report import Report, say
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
 from crossline.rule_registry.content import read_pipeline_in_place
 

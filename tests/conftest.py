@@ -52,7 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     It has Iceberg's jars on its class path, behind those of every session; a catalog is there where a test sets one.
     """
-    from crossline.lake.maintenance.spark_catalog import CLASS_PATHS, ICEBERG_JARS, session_settings  # noqa: PLC0415 - as above
+    from crossline.lake.catalogs.spark_catalog import CLASS_PATHS, ICEBERG_JARS, session_settings  # noqa: PLC0415 - as above
     from crossline.runtime.java.launch import found_jars  # noqa: PLC0415 - as above
     from crossline.runtime.machine.jars import ensure_jars  # noqa: PLC0415 - as above
     from crossline.runtime.spark.session import build_session  # noqa: PLC0415 - as above

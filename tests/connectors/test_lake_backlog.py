@@ -17,7 +17,7 @@ from crossline.cli.main import app
 from crossline.io.kafka.retention import Retention
 from crossline.io.outbox.batch_spool import SpooledBatch
 from crossline.io.sinks.base import Delivery
-from crossline.lake.backlog import OLD_MS, BacklogAlarm, backlog
+from crossline.lake.writing.backlog import OLD_MS, BacklogAlarm, backlog
 from crossline.settings.config import PipelineConfig
 from unit.lake.lake_kit import CHECKPOINT, PIPELINE, START_MS, SpooledPipeline, payment
 

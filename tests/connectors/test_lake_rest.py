@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from crossline.lake import follow
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.follow import Follower, until_opened
-from crossline.lake.lake_table import POSITIONS
 from crossline.lake.maintenance.compaction import Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
+from crossline.lake.tables.lake_table import POSITIONS
 from crossline.lake.time_travel import LakeAt
-from crossline.lake.writer import LakeWriter, Written
+from crossline.lake.writing import follow
+from crossline.lake.writing.follow import Follower, until_opened
+from crossline.lake.writing.writer import LakeWriter, Written
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline, alert, payment
 
 if TYPE_CHECKING:

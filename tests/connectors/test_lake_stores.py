@@ -11,7 +11,7 @@ import pytest
 
 from crossline.basics.errors import StateError
 from crossline.io.objects.file_stores import LocalFiles, file_store
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.maintenance.compaction import Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
 from crossline.lake.state.state_snapshots import StateSnapshots

@@ -18,9 +18,9 @@ import yaml
 from confluent_kafka import TopicPartition
 
 from connectors.kafka_mock import WAIT_S
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.writer_setup import writer_of
+from crossline.lake.writing.writer_setup import writer_of
 
 from .feeding import fed, needed
 from .killing import finish, kill_driver, running, tiered_at

@@ -22,7 +22,7 @@ from crossline.backtest.input_batches import BacktestInputs
 from crossline.basics.errors import StateError, StoppedError, UsageError
 from crossline.cli import replay as command
 from crossline.cli.signals import Runner
-from crossline.lake.replay_input import LakeInput
+from crossline.lake.replays.replay_input import LakeInput
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.sources.slices import Slices
@@ -105,7 +105,7 @@ def test_it_gives_what_the_stream_gave(
 ) -> None:
     """Over joins, sequences, absences, figures of several keys, hits of hits, retraction, lists, holds, versions."""
     project = lived(spark, tmp_path)
-    monkeypatch.setattr("crossline.lake.replay_input.SLICE_ROWS", 150)
+    monkeypatch.setattr("crossline.lake.replays.replay_input.SLICE_ROWS", 150)
     monkeypatch.setattr("crossline.backtest.backtest.AGAIN_BATCH_BYTES", 100 * 128)
     figures, alerts, decisions = replayed(project, capsys, on=Runner.LOCAL)
     on_spark = replayed(project, capsys, on=Runner.SPARK)

@@ -16,10 +16,10 @@ from confluent_kafka import TopicPartition
 
 from connectors.kafka_mock import WAIT_S
 from crossline.cli.main import run_command
-from crossline.lake.follow import Follower
 from crossline.lake.state.schedule import state_schedule_of
 from crossline.lake.state.state_snapshots import StateSnapshots
-from crossline.lake.writer_setup import writer_of
+from crossline.lake.writing.follow import Follower
+from crossline.lake.writing.writer_setup import writer_of
 from crossline.runtime.snapshot.checkpoint import RESTORED
 
 from .project import Project, figures, from_twin

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crossline.backtest import in_process
 from crossline.evaluate.shard import Bounds
 from crossline.lake.maintenance.compaction import compact
-from crossline.lake.replay_input import LakeInput
+from crossline.lake.replays.replay_input import LakeInput
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline
 
 from .composed import composed_detect

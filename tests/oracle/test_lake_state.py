@@ -19,7 +19,7 @@ from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from crossline.io.objects.file_stores import LocalFiles
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.state.restore import StateRestore
 from crossline.lake.state.state_snapshots import StateSnapshot, StateSnapshots, newest_by
 from crossline.lake.watermark import Watermark

@@ -17,7 +17,7 @@ from crossline.backtest import in_process, resumable
 from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BacktestSpec
 from crossline.basics.errors import StateError, UsageError
-from crossline.lake.replay_input import LakeInput
+from crossline.lake.replays.replay_input import LakeInput
 from unit.lake.lake_kit import SpooledPipeline
 
 from .fastpath import stream_spec

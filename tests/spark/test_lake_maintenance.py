@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.catalogs.spark_catalog import catalog_settings
 from crossline.lake.maintenance import on_spark
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, compact
 from crossline.lake.maintenance.expiry import delete_orphans
 from crossline.lake.maintenance.on_spark import MaintainedOnSpark, maintain_on_spark
-from crossline.lake.maintenance.spark_catalog import catalog_settings
 from crossline.lake.reading import LakeReader
+from crossline.lake.tables.lake_table import LakeTable
 from unit.lake.lake_kit import CHECKPOINT, DAY_MS, START_MS, SpooledPipeline, payment
 
 if TYPE_CHECKING:

@@ -202,7 +202,7 @@ def _stored(judged: BacktestSpec, pipeline: Path) -> BacktestSpec:
     """The same over the records of the pipeline's lake."""
     from crossline.backtest.backtest import RecordedInput
     from crossline.cli.lake.lake_options import open_reader
-    from crossline.lake.replay_input import LakeInput
+    from crossline.lake.replays.replay_input import LakeInput
 
     streams, inputs = judged.history.streams, dict.fromkeys(judged.history.inputs, ())
     history = RecordedInput(streams, inputs)

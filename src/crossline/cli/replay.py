@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestResult, BacktestSpec
     from crossline.cli.backtest import Setting
     from crossline.lake.reading import LakeReader
-    from crossline.lake.replay import IngestSpan
+    from crossline.lake.replays.replay import IngestSpan
     from crossline.settings.config import PipelineConfig
 
 PIPELINE = Path("pipeline.yaml")
@@ -85,7 +85,7 @@ def replay(
 
     Records before --from that the rules can reach are read too; their alerts are left out.
     """
-    from crossline.lake.replay import IngestSpan
+    from crossline.lake.replays.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     if on is Runner.SPARK and resume is not None:
@@ -139,8 +139,8 @@ def replay_spec(
     """
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.evaluate.shard import Bounds
-    from crossline.lake.replay import reach_ms
-    from crossline.lake.replay_input import LakeInput
+    from crossline.lake.replays.replay import reach_ms
+    from crossline.lake.replays.replay_input import LakeInput
 
     history = RecordedInput(setting.streams, dict.fromkeys(setting.streams, ()))
     given = (lists_for([mine], setting.lists, log, setting.streams), setting.defaults, Bounds(setting.partition_lag_ms))
@@ -153,7 +153,7 @@ def replay_spec(
 
 def _run(judged: BacktestSpec, reader: LakeReader, asked: _Asked, folder: Path, stopping: Stopping) -> dict[str, Any]:
     from crossline.backtest.resumable import discard
-    from crossline.lake.replay import keep_span, write_delivered
+    from crossline.lake.replays.replay import keep_span, write_delivered
 
     progress = ProgressLine(sys.stderr)
     alerts, decided = folder / "alerts.jsonl", None if asked.decisions is None else folder / "decisions.jsonl"

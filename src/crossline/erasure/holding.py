@@ -13,9 +13,9 @@ from crossline.erasure.place import Place
 from crossline.erasure.registry import CheckpointParts, Surroundings
 from crossline.io.objects.file_stores import file_store
 from crossline.io.objects.location import is_uri, under
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.writer_setup import writer_of
+from crossline.lake.writing.writer_setup import writer_of
 from crossline.runtime.snapshot.checkpoint import LAKE, claim
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, is_there, read_folder, state_folder_of
 from crossline.runtime.snapshot.snapshot import read_snapshot

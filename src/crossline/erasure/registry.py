@@ -22,10 +22,10 @@ from crossline.erasure.places.stored_files import StoredFilesPlace
 from crossline.erasure.places.token_keys import TokenKeysPlace
 from crossline.io.objects.file_stores import FileStore
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, READ_MS
-from crossline.lake.side_logs import decision_folder
 from crossline.lake.state.state_snapshots import StateSnapshots
-from crossline.lake.table_layouts import records_table
+from crossline.lake.tables.table_layouts import records_table
 from crossline.lake.training.training_table import training_tables
+from crossline.lake.writing.side_logs import decision_folder
 from crossline.plan.state_stores import StateStore
 from crossline.settings.config import PipelineConfig
 from crossline.settings.postgres import PostgresSettings

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from crossline.basics.errors import StateError
-from crossline.lake.catalog import LakeAddress
-from crossline.lake.expired_snapshot import reading
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.lookup.ordered_scan import OrderedScan, TimeSlice
-from crossline.lake.row_filters import all_of
-from crossline.lake.table_layouts import (
+from crossline.lake.tables.expired_snapshot import reading
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.row_filters import all_of
+from crossline.lake.tables.table_layouts import (
     OUTPUTS,
     RECORDS,
     REPORTS,

@@ -19,8 +19,8 @@ from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import between, equal
-from crossline.lake.table_layouts import (
+from crossline.lake.tables.row_filters import between, equal
+from crossline.lake.tables.table_layouts import (
     ALERTS,
     BATCH,
     CORRECTIONS,

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.errors import StateError
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_rows import runs_of
-from crossline.lake.replay_input import LakeInput, LakeIntake
-from crossline.lake.row_filters import not_equal
+from crossline.lake.replays.replay_input import LakeInput, LakeIntake
 from crossline.lake.state.tail import LakeTail, tail_of
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, LOG, POSITION, records_table
+from crossline.lake.tables.record_rows import runs_of
+from crossline.lake.tables.row_filters import not_equal
+from crossline.lake.tables.table_layouts import BATCH, CHECKPOINT, LOG, POSITION, records_table
 from crossline.runtime.changes.stored_past import StoredSpan
 from crossline.runtime.snapshot.spark_log import query_id
 from crossline.runtime.sources.intake import Intake

@@ -14,11 +14,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from crossline.lake.catalog import LakeAddress
-from crossline.lake.data_files import bound_us
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.row_filters import all_of, equal
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, COMMITTED, DELIVERED, WATERMARKS
+from crossline.lake.catalogs.catalog import LakeAddress
+from crossline.lake.tables.data_files import bound_us
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.row_filters import all_of, equal
+from crossline.lake.tables.table_layouts import BATCH, CHECKPOINT, COMMITTED, DELIVERED, WATERMARKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from crossline.io.files.log import FileChunks
 from crossline.io.objects.file_stores import LocalFiles
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, SpooledBatch
 from crossline.io.sinks.base import Delivery
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.writer import LakeWriter
-from crossline.lake.writer_setup import writer_of
+from crossline.lake.writing.writer import LakeWriter
+from crossline.lake.writing.writer_setup import writer_of
 from crossline.runtime.snapshot.checkpoint import LAKE
 from crossline.settings.config import PipelineConfig, in_folder, load_pipeline
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.lake import data_files
-from crossline.lake.column_encodings import SAMPLE_ROWS, encodings_of
-from crossline.lake.data_files import RowWriter, sorted_rows, write_rows
 from crossline.lake.maintenance.compaction import LAST_US, in_order
-from crossline.lake.table_layouts import INSTANT, TableLayout
+from crossline.lake.tables import data_files
+from crossline.lake.tables.column_encodings import SAMPLE_ROWS, encodings_of
+from crossline.lake.tables.data_files import RowWriter, sorted_rows, write_rows
+from crossline.lake.tables.table_layouts import INSTANT, TableLayout
 
 LAYOUT = TableLayout("t", pa.schema([("at", INSTANT), ("n", pa.int64())]), "at", ("n",))
 TIMES = st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=12)

@@ -9,8 +9,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from crossline.lake.lake_table import LakeTable
 from crossline.lake.maintenance.compaction import compact
+from crossline.lake.tables.lake_table import LakeTable
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline, alert, payment
 
 MORE = "cents: integer\n      country: string?\n"

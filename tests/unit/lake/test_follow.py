@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.lake import follow
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.follow import Follower
-from crossline.lake.writer import LakeWriter, Written
+from crossline.lake.writing import follow
+from crossline.lake.writing.follow import Follower
+from crossline.lake.writing.writer import LakeWriter, Written
 from unit.lake.lake_kit import SpooledPipeline, payment
 
 

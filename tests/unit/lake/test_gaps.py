@@ -16,8 +16,8 @@ from crossline.cli.main import run_command
 from crossline.lake.gaps import fill as gap_fill
 from crossline.lake.gaps.fill import keep_fills
 from crossline.lake.gaps.report import MissingRecords, RuleGap, missing_records, without
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.source_reader import Gap
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.writing.source_reader import Gap
 from crossline.rule_registry.directory import DirectoryRuleLog
 from unit.lake.lake_kit import START_MS, SpooledPipeline, alert, payment
 

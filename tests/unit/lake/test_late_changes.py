@@ -10,9 +10,9 @@ import pytest
 
 from crossline.cli.main import run_command
 from crossline.io.sinks.base import LateRecord
-from crossline.lake.lake_table import LakeTable, Mark
 from crossline.lake.late.patient_rules import patient_rules
 from crossline.lake.late.recompute import LateChange, changes, keep_changes
+from crossline.lake.tables.lake_table import LakeTable, Mark
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text

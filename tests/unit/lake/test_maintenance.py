@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.lake_table import LakeTable
 from crossline.lake.lookup.ordered_scan import TimeSlice
 from crossline.lake.maintenance import compaction
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
 from crossline.lake.maintenance.schedule import maintain
+from crossline.lake.tables.lake_table import LakeTable
 from crossline.settings.process.lake import LakeSettings
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline, payment
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from crossline.basics.errors import PermanentError, RetryableError, UsageError
+from crossline.lake.catalogs.spark_catalog import catalog_settings, jar_groups, session_settings
 from crossline.lake.maintenance.expiry import plain_path
 from crossline.lake.maintenance.on_spark import TRIES_MAX, _Procedures, file_properties, instant, order_of, text
-from crossline.lake.maintenance.spark_catalog import catalog_settings, jar_groups, session_settings
-from crossline.lake.table_layouts import ALERTS, RULE_EVENTS
+from crossline.lake.tables.table_layouts import ALERTS, RULE_EVENTS
 from crossline.settings.process.lake import LakeSettings
 
 from .lake_kit import SpooledPipeline

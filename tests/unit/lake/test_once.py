@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.lake.lake_table import LakeTable, Mark
 from crossline.lake.maintenance.compaction import compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
-from crossline.lake.writer import LakeWriter
+from crossline.lake.tables.lake_table import LakeTable, Mark
+from crossline.lake.writing.writer import LakeWriter
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline, alert, payment
 
 LATER_MS = START_MS + 400 * DAY_MS

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.basics.values import Records
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.log_clocks import LogClocks
-from crossline.lake.replay_input import LakeBatches, LakeInput
 from crossline.lake.replays.replay_cuts import OVERFULL, RUNS_MAX, SlicePart, parts_of
-from crossline.lake.table_layouts import records_layout
+from crossline.lake.replays.replay_input import LakeBatches, LakeInput
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import records_layout
+from crossline.lake.writing.log_clocks import LogClocks
 from unit.lake.lake_kit import CHECKPOINT, START_MS, SpooledPipeline
 
 START, END = 1_000, 5_000_000_000_000

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from crossline.basics.errors import CrosslineError, StateError, UsageError
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.catalogs.rest_catalog import rest_catalog
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.maintenance.expiry import plain_path

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from crossline.lake.side_logs import DecisionFile, made_ms_of, side_logs, write_log
 from crossline.lake.training.label_versions import LakeLabels, last_labels
+from crossline.lake.writing.side_logs import DecisionFile, made_ms_of, side_logs, write_log
 from crossline.serve.cases.cases import FILE, Cases
 from crossline.serve.ledger.schema import LEDGER_FILE, ensure_schema
 from unit.lake.lake_kit import START_MS, SpooledPipeline, payment

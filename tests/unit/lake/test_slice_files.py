@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.replay_input import LakeInput
-from crossline.lake.row_filters import equal
-from crossline.lake.slice_files import SliceFiles
+from crossline.lake.replays.replay_input import LakeInput
+from crossline.lake.replays.slice_files import SliceFiles
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.row_filters import equal
 
 from .lake_kit import DAY_MS, START_MS, SpooledPipeline, payment
 

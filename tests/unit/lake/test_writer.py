@@ -15,7 +15,7 @@ from crossline.basics.errors import UsageError
 from crossline.generate.source import read_source
 from crossline.io.outbox.batch_spool import CHUNKS, SpooledBatch
 from crossline.io.sinks.base import Delivery, LateRecord
-from crossline.lake.row_filters import between, equal
+from crossline.lake.tables.row_filters import between, equal
 from unit.lake.lake_kit import CHECKPOINT, DAY_MS, PIPELINE, START_MS, SpooledPipeline, alert, payment
 
 TX_STREAM = Path(__file__).parents[3] / "examples" / "tx" / "stream.yaml"

@@ -110,7 +110,7 @@ class LakeSource:
 
 def _opened(config: PipelineConfig) -> AlertLookup:
     """Raises UsageError where no lake was made yet: a command that reads makes none."""
-    from crossline.lake.catalog import open_lake, sqlite_file
+    from crossline.lake.catalogs.catalog import open_lake, sqlite_file
     from crossline.lake.lookup.alert_lookup import AlertLookup
     from crossline.lake.reading import LakeReader
 

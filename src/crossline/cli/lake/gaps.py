@@ -90,7 +90,7 @@ def _fill(
     from crossline.backtest import in_process
     from crossline.backtest.compare import read_alerts
     from crossline.lake.gaps.fill import keep_fills, rules_to_fill
-    from crossline.lake.replay import IngestSpan
+    from crossline.lake.replays.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     span = IngestSpan(min(gap.from_ms for gap in found), max(gap.to_ms for gap in found))

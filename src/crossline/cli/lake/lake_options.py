@@ -36,7 +36,7 @@ def open_reader(pipeline: Path, *, with_spark: bool = False) -> LakeReader:
     config = read_pipeline_in_place(pipeline)
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
-    from crossline.lake.catalog import open_lake
+    from crossline.lake.catalogs.catalog import open_lake
     from crossline.lake.reading import LakeReader
 
     return LakeReader(open_lake(config), config)
@@ -44,7 +44,7 @@ def open_reader(pipeline: Path, *, with_spark: bool = False) -> LakeReader:
 
 def open_history(pipeline: Path) -> LakeHistory:
     """What lists the alerts and decisions of a lake. Raises UsageError where no lake was made yet: none is made."""
-    from crossline.lake.catalog import sqlite_file
+    from crossline.lake.catalogs.catalog import sqlite_file
 
     place = sqlite_file(read_pipeline_in_place(pipeline))
     if place is not None and not place.exists():

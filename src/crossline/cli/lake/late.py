@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crossline.cli.backtest import Setting
     from crossline.lake.late.recompute import LateChange, LateRecords
     from crossline.lake.reading import LakeReader
-    from crossline.lake.replay_input import LakeInput
+    from crossline.lake.replays.replay_input import LakeInput
     from crossline.rules.ruleset import RuleSet
 
 
@@ -81,7 +81,7 @@ def _recomputed(
     """What the late records of a stream would have changed, and the rules that are left out."""
     from crossline.lake.late.patient_rules import patient_rules
     from crossline.lake.late.recompute import changes, inputs_of
-    from crossline.lake.replay import IngestSpan
+    from crossline.lake.replays.replay import IngestSpan
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     groups, left_out = patient_rules(rules, setting.defaults, late.lateness_ms)

@@ -68,8 +68,8 @@ def maintain(pipeline: PipelineFile = PIPELINE, on: On = Runner.AUTO, as_json: A
 
 
 def _on_spark(reader: LakeReader) -> list[MaintainedOnSpark]:
+    from crossline.lake.catalogs.spark_catalog import catalog_settings, jar_groups, session_settings
     from crossline.lake.maintenance.on_spark import maintain_on_spark
-    from crossline.lake.maintenance.spark_catalog import catalog_settings, jar_groups, session_settings
     from crossline.runtime.java.launch import found_jars
     from crossline.runtime.machine.jars import ensure_jars
 

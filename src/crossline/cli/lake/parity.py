@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from crossline.lake.parity.report import DecisionParity, ParityReport
     from crossline.lake.parity.sampling import AlertSample
     from crossline.lake.reading import LakeReader
-    from crossline.lake.replay import IngestSpan
+    from crossline.lake.replays.replay import IngestSpan
     from crossline.lake.watermark import Watermark
     from crossline.rules.policy.policy import Deciding
 
@@ -88,7 +88,7 @@ def parity(
 
 def _span(last: str, to: str | None, mark: Watermark, lag_ms: int) -> IngestSpan:
     """Ingest times whose records the stream has judged. Where there are several logs, one may lag behind the others."""
-    from crossline.lake.replay import IngestSpan
+    from crossline.lake.replays.replay import IngestSpan
 
     try:
         last_ms = parse_duration_ms(last)
@@ -137,7 +137,7 @@ def _report(
 
 def _deciding(setting: Setting, reader: LakeReader) -> Deciding | None:
     """By what is decided again: about the records whose decisions the lake has."""
-    from crossline.lake.side_logs import decision_folder
+    from crossline.lake.writing.side_logs import decision_folder
     from crossline.rules.policy.policy import Deciding
 
     return None if setting.policy is None else Deciding(setting.policy, decision_folder(reader.config) is not None)

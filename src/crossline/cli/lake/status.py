@@ -15,7 +15,7 @@ from crossline.cli.terminal import Listing, note, show, write_lines
 from crossline.io.objects.location import is_uri
 
 if TYPE_CHECKING:
-    from crossline.lake.backlog import PendingLog
+    from crossline.lake.writing.backlog import PendingLog
     from crossline.settings.config import PipelineConfig
 
 
@@ -47,8 +47,8 @@ def status(pipeline: PipelineFile = PIPELINE, as_json: AsJson = False) -> None:
 
 def _show_backlog(config: PipelineConfig) -> None:
     """The batches that the lake does not have, and until when the topics keep their records."""
-    from crossline.lake.backlog import backlog
-    from crossline.lake.writer_setup import spool_and_reader
+    from crossline.lake.writing.backlog import backlog
+    from crossline.lake.writing.writer_setup import spool_and_reader
 
     spool, source = spool_and_reader(config, None)
     try:

@@ -20,7 +20,7 @@ from crossline.cli.terminal import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:
-    from crossline.lake.writer import Written
+    from crossline.lake.writing.writer import Written
 
 
 def register(app: typer.Typer) -> None:
@@ -46,13 +46,13 @@ def write(
     config = read_pipeline_in_place(pipeline)
     if config.lake is None:
         raise UsageError(f"{pipeline}: found no section lake; expected one, for example lake: {{path: out/lake}}")
-    from crossline.lake.backlog import BacklogAlarm
-    from crossline.lake.follow import Follower, until_opened
     from crossline.lake.maintenance.schedule import maintain_all
     from crossline.lake.reading import LakeReader
     from crossline.lake.state.schedule import state_schedule_of
     from crossline.lake.state.state_snapshots import StateSnapshots
-    from crossline.lake.writer_setup import writer_of
+    from crossline.lake.writing.backlog import BacklogAlarm
+    from crossline.lake.writing.follow import Follower, until_opened
+    from crossline.lake.writing.writer_setup import writer_of
 
     stop = threading.Event()
 

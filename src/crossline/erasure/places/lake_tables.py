@@ -20,10 +20,10 @@ from crossline.erasure.rows import GONE, decoded, learn, treat
 from crossline.erasure.subject import Subject, is_distinctive
 from crossline.erasure.torn import may_be_torn
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.data_files import delete_files, sorted_rows, write_rows
-from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, expire_history
-from crossline.lake.table_layouts import RECEIPTS, RULE_EVENTS, STATES, WATERMARKS, TableLayout
+from crossline.lake.tables.data_files import delete_files, sorted_rows, write_rows
+from crossline.lake.tables.lake_table import PAUSE_S, TRIES_MAX, LakeTable
+from crossline.lake.tables.table_layouts import RECEIPTS, RULE_EVENTS, STATES, WATERMARKS, TableLayout
 
 if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask

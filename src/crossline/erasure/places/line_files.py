@@ -17,7 +17,7 @@ from crossline.erasure.rows import GONE, decoded, learn, parsed_bytes, treat_pac
 from crossline.erasure.subject import Subject, dumped, parsed
 from crossline.erasure.torn import has_trace, may_be_torn
 from crossline.io.sinks.once_file import INDEX_SUFFIX, sync_path
-from crossline.lake.side_logs import ERASED_LINE
+from crossline.lake.writing.side_logs import ERASED_LINE
 
 TEMPORARY = ".erasing"
 _PACKED = b'"raw_base64"'  # a letter whose bytes are no text

@@ -10,7 +10,7 @@ from crossline.erasure.places.sqlite_files import SqlitePlace
 from crossline.erasure.receipts import ERASED, erased_rest
 from crossline.erasure.rows import GONE, decoded, treat
 from crossline.erasure.subject import Subject, parsed
-from crossline.lake.side_logs import CASE_FILE, LEDGER_FILE
+from crossline.lake.writing.side_logs import CASE_FILE, LEDGER_FILE
 
 # A case stays, though its alerts and labels go; the acts of people on it too.
 _CASES_KEEP = ("cases", "acts", "keys", "views", "case_events", "marks", "counters")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crossline.basics.times import parse_instant_ms
-from crossline.lake.catalog import LakeAddress
-from crossline.lake.delivery_rows import alert_row, rows_table
+from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.gaps.report import RuleGap
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, DELIVERED, FILLED_ALERTS, FILLS
+from crossline.lake.tables.delivery_rows import alert_row, rows_table
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import BATCH, CHECKPOINT, DELIVERED, FILLED_ALERTS, FILLS
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
 _US = 1_000

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_rows import milliseconds
-from crossline.lake.replay_input import LakeInput
-from crossline.lake.row_filters import between
-from crossline.lake.table_layouts import FILLS, MISSING, REACHED, records_table
+from crossline.lake.replays.replay_input import LakeInput
+from crossline.lake.tables.record_rows import milliseconds
+from crossline.lake.tables.row_filters import between
+from crossline.lake.tables.table_layouts import FILLS, MISSING, REACHED, records_table
 from crossline.rules.ruleset import RuleSet
 
 Span = tuple[int, int]  # epoch milliseconds of the ingest clock, the end exclusive

@@ -19,16 +19,16 @@ from crossline.backtest.backtest import BacktestSpec
 from crossline.basics.times import parse_instant_ms
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.lake.catalog import LakeAddress
-from crossline.lake.delivery_rows import rows_table
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.late.patient_rules import PatientRules
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_rows import milliseconds
-from crossline.lake.replay import reach_ms
-from crossline.lake.replay_input import LakeInput
-from crossline.lake.row_filters import between, equal, none_of, one_of
-from crossline.lake.table_layouts import (
+from crossline.lake.replays.replay import reach_ms
+from crossline.lake.replays.replay_input import LakeInput
+from crossline.lake.tables.delivery_rows import rows_table
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.record_rows import milliseconds
+from crossline.lake.tables.row_filters import between, equal, none_of, one_of
+from crossline.lake.tables.table_layouts import (
     BATCH,
     CHECKPOINT,
     DELIVERED,

@@ -19,8 +19,8 @@ from crossline.basics.times import parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter
 from crossline.lake.lookup.record_values import fields_of_row
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import all_of, any_of, between, equal, instant_literal, one_of, starts_with
-from crossline.lake.table_layouts import (
+from crossline.lake.tables.row_filters import all_of, any_of, between, equal, instant_literal, one_of, starts_with
+from crossline.lake.tables.table_layouts import (
     ALERTS,
     BATCH,
     CHECKPOINT,

@@ -11,8 +11,8 @@ import pyarrow as pa
 from crossline.basics.times import parse_instant_ms
 from crossline.io.stores.protocol import AlertFilter, DecisionFilter
 from crossline.lake.lookup.alert_lookup import AlertLookup
-from crossline.lake.row_filters import between, equal, not_equal, one_of
-from crossline.lake.table_layouts import BATCH, CORRECTIONS, DECISIONS
+from crossline.lake.tables.row_filters import between, equal, not_equal, one_of
+from crossline.lake.tables.table_layouts import BATCH, CORRECTIONS, DECISIONS
 from crossline.lake.time_travel import Row, read_body
 
 PIECE = 200  # alerts whose corrections are read at once

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crossline.lake.expired_snapshot import reading
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.row_filters import all_of, before, between
+from crossline.lake.tables.expired_snapshot import reading
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.row_filters import all_of, before, between
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

@@ -8,7 +8,7 @@ from typing import Any
 
 from crossline.basics.streams.schema import StreamSpec, TimeField
 from crossline.basics.times import format_instant
-from crossline.lake.table_layouts import own_fields
+from crossline.lake.tables.table_layouts import own_fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}

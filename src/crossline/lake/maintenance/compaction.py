@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from crossline.lake.data_files import RowWriter, bound_us, delete_files, sorted_rows, times_us
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.table_layouts import TableLayout
+from crossline.lake.tables.data_files import RowWriter, bound_us, delete_files, sorted_rows, times_us
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import TableLayout
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

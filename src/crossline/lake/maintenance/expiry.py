@@ -16,9 +16,9 @@ from pyarrow import fs as pafs
 
 from crossline.io.objects.location import is_uri, location_of
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.data_files import delete_files
-from crossline.lake.lake_table import TRIES_MAX, LakeTable
-from crossline.lake.row_filters import before
+from crossline.lake.tables.data_files import delete_files
+from crossline.lake.tables.lake_table import TRIES_MAX, LakeTable
+from crossline.lake.tables.row_filters import before
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

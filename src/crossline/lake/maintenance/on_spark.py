@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from crossline.basics.errors import RetryableError
-from crossline.lake.catalog import CATALOG_NAME
-from crossline.lake.column_encodings import FILTER_FPP
-from crossline.lake.data_files import ROW_GROUP_ROWS
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.catalogs.catalog import CATALOG_NAME
 from crossline.lake.maintenance.compaction import CLOSED_AFTER_MS, DAY_MS, TARGET_BYTES
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS, READ_MS, drop_before
 from crossline.lake.reading import LakeReader, is_records
-from crossline.lake.table_layouts import BATCH, TableLayout
+from crossline.lake.tables.column_encodings import FILTER_FPP
+from crossline.lake.tables.data_files import ROW_GROUP_ROWS
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import BATCH, TableLayout
 from crossline.logs import get_logger
 from crossline.runtime.spark.failure import explained
 from crossline.settings.process.lake import LakeSettings

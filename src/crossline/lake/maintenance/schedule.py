@@ -10,7 +10,7 @@ from crossline.lake.maintenance.compaction import DAY_MS, Compacted, compact
 from crossline.lake.maintenance.expiry import Expired, delete_orphans, drop_before, expire
 from crossline.lake.reading import LakeReader, is_records
 from crossline.lake.state.state_snapshots import StateSnapshots
-from crossline.lake.table_layouts import STATES
+from crossline.lake.tables.table_layouts import STATES
 from crossline.logs import get_logger
 from crossline.settings.process.lake import LakeSettings
 

@@ -10,8 +10,8 @@ from crossline.lake.parity.receipts import receipts_on
 from crossline.lake.parity.report import DIFFERENCES_MAX, AlertDifference, RuleParity
 from crossline.lake.parity.sampling import Alert, AlertSample
 from crossline.lake.reading import LakeReader
-from crossline.lake.replay import IngestSpan
-from crossline.lake.table_layouts import ALERTS, BATCH, CHECKPOINT
+from crossline.lake.replays.replay import IngestSpan
+from crossline.lake.tables.table_layouts import ALERTS, BATCH, CHECKPOINT
 from crossline.lake.time_travel import read_body
 from crossline.lake.watermark import Watermark
 

@@ -19,9 +19,9 @@ from crossline.lake.parity.receipts import by_stream, receipts_on
 from crossline.lake.parity.report import DIFFERENCES_MAX, DecisionDifference, DecisionParity
 from crossline.lake.parity.sampling import AlertSample
 from crossline.lake.reading import LakeReader
-from crossline.lake.replay import IngestSpan
-from crossline.lake.row_filters import all_of, equal, one_of
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, DECISIONS
+from crossline.lake.replays.replay import IngestSpan
+from crossline.lake.tables.row_filters import all_of, equal, one_of
+from crossline.lake.tables.table_layouts import BATCH, CHECKPOINT, DECISIONS
 from crossline.lake.time_travel import read_body
 from crossline.lake.watermark import Watermark
 

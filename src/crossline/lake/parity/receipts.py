@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import equal, one_of
-from crossline.lake.table_layouts import RECEIPTS
+from crossline.lake.tables.row_filters import equal, one_of
+from crossline.lake.tables.table_layouts import RECEIPTS
 
 _ASKED = 200  # records in one question
 

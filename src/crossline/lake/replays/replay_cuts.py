@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.values import I64
-from crossline.lake.row_filters import all_of, any_of, at_least, below, between, equal, is_null
-from crossline.lake.table_layouts import LOG, POSITION, REACHED, SEQUENCE
+from crossline.lake.tables.row_filters import all_of, any_of, at_least, below, between, equal, is_null
+from crossline.lake.tables.table_layouts import LOG, POSITION, REACHED, SEQUENCE
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

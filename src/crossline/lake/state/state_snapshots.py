@@ -22,13 +22,13 @@ from crossline.basics.errors import CrosslineError, StateError
 from crossline.basics.times import format_instant
 from crossline.io.objects.file_stores import FileStore, LocalFiles, file_store
 from crossline.io.objects.location import is_uri, under
-from crossline.lake.catalog import LakeAddress
+from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.lake_table import PAUSE_S, TRIES_MAX, LakeTable
 from crossline.lake.maintenance.expiry import ORPHANED_AFTER_MS
-from crossline.lake.row_filters import one_of
 from crossline.lake.state.snapshot_files import FORMAT, CheckedFiles, RecordedFiles
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, DELIVERED, STATES
+from crossline.lake.tables.lake_table import PAUSE_S, TRIES_MAX, LakeTable
+from crossline.lake.tables.row_filters import one_of
+from crossline.lake.tables.table_layouts import BATCH, CHECKPOINT, DELIVERED, STATES
 from crossline.lake.watermark import Watermark
 from crossline.logs import get_logger
 from crossline.runtime.snapshot.checkpoint_mirror import CheckpointMirror

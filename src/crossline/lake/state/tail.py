@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.lake.catalog import open_lake
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_rows import runs_of
-from crossline.lake.replay_input import LakeInput
-from crossline.lake.row_filters import between, equal
-from crossline.lake.table_layouts import DEAD_LETTERS, DELIVERED, LOG, MISSING, POSITION, records_table
+from crossline.lake.replays.replay_input import LakeInput
+from crossline.lake.tables.record_rows import runs_of
+from crossline.lake.tables.row_filters import between, equal
+from crossline.lake.tables.table_layouts import DEAD_LETTERS, DELIVERED, LOG, MISSING, POSITION, records_table
 from crossline.runtime.changes.stored_past import StoredSlice
 from crossline.settings.config import PipelineConfig
 

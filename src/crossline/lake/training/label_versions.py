@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import between, equal
-from crossline.lake.side_logs import made_ms_of
-from crossline.lake.table_layouts import CHECKPOINT, INSTANT, LABELS, STRING
+from crossline.lake.tables.row_filters import between, equal
+from crossline.lake.tables.table_layouts import CHECKPOINT, INSTANT, LABELS, STRING
 from crossline.lake.training.spill import Spill, bucket_count, buckets_of
+from crossline.lake.writing.side_logs import made_ms_of
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

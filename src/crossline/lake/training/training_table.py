@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crossline.basics.errors import UsageError
-from crossline.lake.catalog import LakeAddress
+from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.data_files import COMPRESSION, ROW_GROUP_ROWS, delete_files
-from crossline.lake.lake_table import TRIES_MAX, LakeTable, ensure_table
 from crossline.lake.maintenance.expiry import delete_orphans, expire
-from crossline.lake.table_layouts import TableLayout
+from crossline.lake.tables.data_files import COMPRESSION, ROW_GROUP_ROWS, delete_files
+from crossline.lake.tables.lake_table import TRIES_MAX, LakeTable, ensure_table
+from crossline.lake.tables.table_layouts import TableLayout
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction

@@ -37,7 +37,12 @@ LOADED = (
 # Besides, of a pipeline with a lake, where what it needs is installed.
 LOADED_FOR_LAKE = (
     *("crossline.cli.lake.command", "crossline.cli.lake.alerts", "crossline.cli.lake.decisions"),
-    *("crossline.lake.lookup.history", "crossline.lake.catalog", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow"),
+    *(
+        "crossline.lake.lookup.history",
+        "crossline.lake.catalogs.catalog",
+        "pyiceberg.catalog.sql",
+        "pyiceberg.io.pyarrow",
+    ),
 )
 
 

@@ -33,7 +33,7 @@ from crossline.io.sinks.base import Delivery, LateRecord
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.tokens.lookup import key_as_tokens
-from crossline.lake.side_logs import ERASED_LINE, DecisionFile
+from crossline.lake.writing.side_logs import ERASED_LINE, DecisionFile
 from crossline.serve.cases.queue.search import search_all
 from crossline.serve.ledger.chain import faults_of
 from crossline.serve.ledger.reports import check_ledger, receipt_of

@@ -13,7 +13,7 @@ from crossline.erasure.place import Counts
 from crossline.erasure.places.lake_tables import LakeTablePlace
 from crossline.erasure.subject import Key, Subject
 from crossline.lake.reading import LakeReader
-from crossline.lake.table_layouts import records_table
+from crossline.lake.tables.table_layouts import records_table
 from crossline.lake.training.training_table import TrainingTable, training_tables
 from unit.erasure.traces import SALT, files_with, texts_in
 from unit.lake.lake_kit import START_MS, SpooledPipeline, alert, payment

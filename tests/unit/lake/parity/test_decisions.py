@@ -12,7 +12,7 @@ import pytest
 
 from crossline.lake.parity.decisions import DecisionParityInput, compared_decisions, decided_span, differing
 from crossline.lake.parity.report import DecisionDifference, ParityReport, RuleParity, read_report, write_report
-from crossline.lake.replay import IngestSpan
+from crossline.lake.replays.replay import IngestSpan
 from crossline.serve.ledger.schema import LEDGER_FILE, ensure_schema
 from unit.lake.lake_kit import START_MS, SpooledPipeline, payment
 from unit.lake.test_time_travel import decision as of_kit

@@ -11,12 +11,12 @@ import orjson
 
 from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery
-from crossline.lake.catalog import open_lake
-from crossline.lake.follow import Follower
+from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.state.restore import StateRestore
 from crossline.lake.state.schedule import StateSchedule
 from crossline.lake.state.state_snapshots import StateSnapshot, StateSnapshots
 from crossline.lake.watermark import Watermark, Watermarks
+from crossline.lake.writing.follow import Follower
 from crossline.rule_registry.content import FileContent
 from crossline.rule_registry.directory import log_path
 from crossline.rule_registry.events import RuleEvent

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crossline.lake.lake_table import LakeTable
 from crossline.lake.state.tail import LakeTail, by_log, by_topic, tail_of
-from crossline.lake.table_layouts import (
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import (
     BATCH,
     CHECKPOINT,
     DEAD_LETTERS,

@@ -14,7 +14,7 @@ import pytest
 
 from crossline.basics.errors import StateError
 from crossline.cli.main import run_command
-from crossline.lake.row_filters import equal
+from crossline.lake.tables.row_filters import equal
 from crossline.lake.training.label_files import FileLabels
 from crossline.lake.training.label_versions import LakeLabels, last_labels
 from crossline.serve.cases import labels

@@ -19,7 +19,7 @@ from pyiceberg.table import Table, Transaction
 
 from crossline.basics.errors import UsageError
 from crossline.cli.main import run_command
-from crossline.lake.lake_table import LakeTable
+from crossline.lake.tables.lake_table import LakeTable
 from crossline.lake.training import training_table
 from crossline.lake.training.training_table import TrainingTable
 from crossline.serve.cases.cases import FILE, Cases

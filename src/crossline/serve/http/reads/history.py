@@ -24,7 +24,7 @@ from crossline.basics.errors import RetryableError, UsageError
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.stores.protocol import AlertFilter, DecisionFilter
-from crossline.lake.catalog import sqlite_file
+from crossline.lake.catalogs.catalog import sqlite_file
 from crossline.logs import get_logger
 from crossline.serve.fault_log import TellableError
 from crossline.serve.http.commands import CommandResult, Commands

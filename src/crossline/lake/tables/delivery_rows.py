@@ -11,7 +11,7 @@ import pyarrow as pa
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
 from crossline.io.outbox.batch_spool import SpooledBatch
-from crossline.lake.table_layouts import (
+from crossline.lake.tables.table_layouts import (
     ALERTS,
     BATCH,
     CHECKPOINT,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from crossline.basics.errors import StateError
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.record_rows import in_log_order, marked_runs
-from crossline.lake.row_filters import all_of, between
-from crossline.lake.table_layouts import DELIVERED, REACHED
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.record_rows import in_log_order, marked_runs
+from crossline.lake.tables.row_filters import all_of, between
+from crossline.lake.tables.table_layouts import DELIVERED, REACHED
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from crossline.basics.errors import UsageError
 from crossline.io.objects.location import is_uri
-from crossline.lake.catalog import (
+from crossline.lake.catalogs.catalog import (
     CATALOG_NAME,
     SQLITE_S,
     URL_PARTS,

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from crossline.lake.catalog import LakeAddress
-from crossline.lake.delivery_rows import Row, decision_row, rows_table
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.table_layouts import (
+from crossline.lake.catalogs.catalog import LakeAddress
+from crossline.lake.tables.delivery_rows import Row, decision_row, rows_table
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.table_layouts import (
     BATCH,
     CASES,
     CHECKPOINT,

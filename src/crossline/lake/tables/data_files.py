@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crossline.basics.values import I64
-from crossline.lake.column_encodings import encodings_of
-from crossline.lake.table_layouts import TableLayout
+from crossline.lake.tables.column_encodings import encodings_of
+from crossline.lake.tables.table_layouts import TableLayout
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from crossline.basics.errors import CrosslineError, RetryableError
 from crossline.lake.state.schedule import StateSchedule
-from crossline.lake.writer import LakeWriter, Written
+from crossline.lake.writing.writer import LakeWriter, Written
 from crossline.logs import get_logger
 
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.errors import StateError
-from crossline.lake.catalog import LakeAddress
+from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
-from crossline.lake.data_files import delete_files, write_files
-from crossline.lake.row_filters import all_of, between, not_equal
-from crossline.lake.table_layouts import BATCH, CHECKPOINT, TableLayout
+from crossline.lake.tables.data_files import delete_files, write_files
+from crossline.lake.tables.row_filters import all_of, between, not_equal
+from crossline.lake.tables.table_layouts import BATCH, CHECKPOINT, TableLayout
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

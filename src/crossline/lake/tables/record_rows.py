@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import I64, Records
 from crossline.evaluate.output import BoolMask
-from crossline.lake.table_layouts import (
+from crossline.lake.tables.table_layouts import (
     BATCH,
     CHECKPOINT,
     DELIVERED,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from crossline.basics.times import format_instant
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, Ranges
-from crossline.lake.source_reader import SourceReader
-from crossline.lake.writer import pending_batches
+from crossline.lake.writing.source_reader import SourceReader
+from crossline.lake.writing.writer import pending_batches
 from crossline.logs import get_logger
 
 if TYPE_CHECKING:

@@ -13,14 +13,21 @@ import pyarrow as pa
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.decode import Decoded
 from crossline.ingest.route.partitioner import Chunk
-from crossline.lake.expired_snapshot import reading
-from crossline.lake.lake_table import LakeTable
 from crossline.lake.reading import LakeReader
-from crossline.lake.record_rows import in_log_order, marked_runs, records_of_rows
 from crossline.lake.replays.replay_cuts import OVERFULL, SlicePart, parts_of
-from crossline.lake.row_filters import all_of, between
-from crossline.lake.slice_files import SliceFiles, SliceReader, bounds_ms, columns_of, conditions, slice_reference
-from crossline.lake.table_layouts import REACHED, SEQUENCE, records_layout
+from crossline.lake.replays.slice_files import (
+    SliceFiles,
+    SliceReader,
+    bounds_ms,
+    columns_of,
+    conditions,
+    slice_reference,
+)
+from crossline.lake.tables.expired_snapshot import reading
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.record_rows import in_log_order, marked_runs, records_of_rows
+from crossline.lake.tables.row_filters import all_of, between
+from crossline.lake.tables.table_layouts import REACHED, SEQUENCE, records_layout
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.intake import DecodedRows, StreamIntake
 from crossline.runtime.sources.slices import Slices

@@ -11,8 +11,8 @@ from crossline.backtest.backtest import BacktestSpec
 from crossline.basics.times import parse_instant_ms
 from crossline.evaluate.alerts.alert_json import json_bytes, read_alert
 from crossline.lake.reading import LakeReader
-from crossline.lake.row_filters import between
-from crossline.lake.table_layouts import ALERTS, BATCH, CORRECTIONS, DELIVERED
+from crossline.lake.tables.row_filters import between
+from crossline.lake.tables.table_layouts import ALERTS, BATCH, CORRECTIONS, DELIVERED
 from crossline.lake.time_travel import read_body
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.lake.table_layouts import TableLayout
+from crossline.lake.tables.table_layouts import TableLayout
 
 SAMPLE_ROWS = 8_192
 UNIQUE_SHARE = 0.9  # of numbers; the dictionary of others is smaller than their values

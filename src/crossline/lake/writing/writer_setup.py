@@ -11,10 +11,10 @@ from crossline.basics.errors import UsageError
 from crossline.io.objects.file_stores import file_store
 from crossline.io.objects.location import is_uri, under
 from crossline.io.outbox.batch_spool import BatchSpool
-from crossline.lake.catalog import open_lake
-from crossline.lake.source_reader import SourceReader
-from crossline.lake.table_layouts import records_table
-from crossline.lake.writer import LakeWriter
+from crossline.lake.catalogs.catalog import open_lake
+from crossline.lake.tables.table_layouts import records_table
+from crossline.lake.writing.source_reader import SourceReader
+from crossline.lake.writing.writer import LakeWriter
 from crossline.runtime.snapshot.checkpoint import LAKE
 from crossline.settings.config import PipelineConfig
 

@@ -17,14 +17,11 @@ import pyarrow as pa
 
 from crossline.basics.values import I64
 from crossline.io.outbox.batch_spool import CHUNKS, BatchSpool, SpooledBatch
-from crossline.lake.catalog import LakeAddress
-from crossline.lake.delivery_rows import delivery_rows, rows_table
-from crossline.lake.lake_table import LakeTable
-from crossline.lake.log_clocks import LogClocks
-from crossline.lake.record_rows import US_PER_MS, RecordOrigin, record_rows
-from crossline.lake.side_logs import decision_folder, side_logs, write_log
-from crossline.lake.source_reader import Gap, SourceReader
-from crossline.lake.table_layouts import (
+from crossline.lake.catalogs.catalog import LakeAddress
+from crossline.lake.tables.delivery_rows import delivery_rows, rows_table
+from crossline.lake.tables.lake_table import LakeTable
+from crossline.lake.tables.record_rows import US_PER_MS, RecordOrigin, record_rows
+from crossline.lake.tables.table_layouts import (
     BATCH,
     CHECKPOINT,
     DELIVERED,
@@ -35,6 +32,9 @@ from crossline.lake.table_layouts import (
     records_layout,
 )
 from crossline.lake.watermark import Watermark, Watermarks
+from crossline.lake.writing.log_clocks import LogClocks
+from crossline.lake.writing.side_logs import decision_folder, side_logs, write_log
+from crossline.lake.writing.source_reader import Gap, SourceReader
 from crossline.logs import get_logger
 from crossline.runtime.snapshot.spark_log import committed
 

@@ -1,0 +1,1 @@
+"""The tables: columns, files, commits, conditions on rows."""

@@ -1,0 +1,1 @@
+"""The writer: follows committed batches and appends them to the tables once."""
