@@ -73,9 +73,12 @@ esac
         ("demo", ["tools/setup.py demo", ".venv/bin/crossline demo"]),
         (
             "test",
-            ["tools/setup.py broker s3 spark-iceberg browser site", ".venv/bin/python -m pytest -n 3 --dist loadgroup"],
+            [
+                "tools/setup.py broker s3 iceberg spark-iceberg browser site",
+                ".venv/bin/python -m pytest -n 3 --dist loadgroup",
+            ],
         ),
-        ("services", ["tools/setup.py broker registry s3", ".venv/bin/python -m dev.services"]),
+        ("services", ["tools/setup.py broker registry s3 iceberg", ".venv/bin/python -m dev.services"]),
         ("services-status", [".venv/bin/python -m dev.services status"]),
         ("services-stop", [".venv/bin/python -m dev.services stop"]),
         ("docs", ["tools/setup.py site", ".venv/bin/python -m mkdocs build --strict"]),
