@@ -115,6 +115,7 @@ GROUPS = {
     "casework": "casework",
     "shop_served": "shop_served",
     "wheel": "wheel",
+    "built_site": "built_site",
 }
 
 

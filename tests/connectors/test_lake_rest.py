@@ -14,7 +14,7 @@ from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.maintenance.compaction import Compacted, compact
 from crossline.lake.maintenance.expiry import delete_orphans, expire
-from crossline.lake.tables.lake_table import POSITIONS
+from crossline.lake.tables.lake_table import POSITIONS, Mark
 from crossline.lake.time_travel import LakeAt
 from crossline.lake.writing import follow
 from crossline.lake.writing.follow import Follower, until_opened
@@ -97,8 +97,8 @@ def test_two_live_writers_append_each_batch_once_and_see_each_others_commits(pip
         mine, theirs = (writer._tables["alerts"] for writer in (first, second))
         theirs.table.refresh()
         rows = theirs.table.scan().to_arrow().select(mine.layout.schema.names).cast(mine.layout.schema)
-        assert theirs._add(rows, POSITIONS, "a", 1)
-        assert not mine._add(rows, POSITIONS, "b", 1)
+        assert theirs._add(rows, Mark(POSITIONS, "a", 1))
+        assert not mine._add(rows, Mark(POSITIONS, "b", 1))
         assert mine.append_log(rows, "b", -1, 1)
         assert mine.table.properties[POSITIONS] == '{"a":1,"b":1}'
         assert mine.table.scan().count() == 6

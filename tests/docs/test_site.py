@@ -40,7 +40,7 @@ class Parts(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
@@ -55,14 +55,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pages(site: Path) -> dict[Path, Parts]:
-    return {path: Parts(path) for path in sorted(site.rglob("*.html"))}
+def pages(built_site: Path) -> dict[Path, Parts]:
+    return {path: Parts(path) for path in sorted(built_site.rglob("*.html"))}
 
 
-def test_every_page_of_the_repository_is_there(site: Path, pages: dict[Path, Parts]) -> None:
+def test_every_page_of_the_repository_is_there(built_site: Path, pages: dict[Path, Parts]) -> None:
     docs = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
     wanted = {name.removesuffix(".md") + ".html" for name in (*docs, *PLACES.values(), *GENERATED)}
-    assert {str(path.relative_to(site)) for path in pages} == {*wanted, "404.html"}
+    assert {str(path.relative_to(built_site)) for path in pages} == {*wanted, "404.html"}
 
 
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Parts]) -> None:
@@ -71,8 +71,8 @@ def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Parts]) -> None:
     assert [each for each in found if urlsplit(each[1]).netloc] == []
 
 
-def test_nor_by_a_style(site: Path) -> None:
-    styles = [path.read_text(encoding="utf-8") for path in site.rglob("*.css")]
+def test_nor_by_a_style(built_site: Path) -> None:
+    styles = [path.read_text(encoding="utf-8") for path in built_site.rglob("*.css")]
     loaded = [
         each for text in styles for each in re.findall(r"url\(\s*[\"']?([^\"')]+)|@import\s+[\"']([^\"']+)", text)
     ]
@@ -81,7 +81,7 @@ def test_nor_by_a_style(site: Path) -> None:
     assert [each for each in addresses if urlsplit(each).netloc] == []
 
 
-def test_links_pictures_and_anchors_lead_somewhere(site: Path, pages: dict[Path, Parts]) -> None:
+def test_links_pictures_and_anchors_lead_somewhere(built_site: Path, pages: dict[Path, Parts]) -> None:
     dead = []
     for path, parts in pages.items():
         for target in (*parts.loads, *parts.links):
@@ -91,13 +91,13 @@ def test_links_pictures_and_anchors_lead_somewhere(site: Path, pages: dict[Path,
             there = path if not link.path else (path.parent / unquote(link.path)).resolve()
             known = pages[there].anchors if there in pages and link.fragment else {link.fragment}
             if not there.is_file() or link.fragment not in known:
-                dead.append(f"{path.relative_to(site)}: {target}")
+                dead.append(f"{path.relative_to(built_site)}: {target}")
     assert dead == []
 
 
-def test_the_search_knows_tutorial_and_reference_without_a_server(site: Path) -> None:
+def test_the_search_knows_tutorial_and_reference_without_a_server(built_site: Path) -> None:
     """The index is a script, which pages that are opened as files load."""
-    text = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    text = (built_site / "search" / "search_index.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("var __index = "))
     found = {each["location"]: each["text"] for each in index["docs"]}
     assert "guessed_password" in found["tutorial.html#2-a-rule"]

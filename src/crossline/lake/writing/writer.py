@@ -59,7 +59,7 @@ class Written:
     first: int
     last: int
     rows: dict[str, int]
-    commit_ms: dict[str, int]
+    commit_ms: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
