@@ -36,6 +36,7 @@ from crossline.lake.tables.row_filters import all_of, between, equal
 from crossline.lake.tables.table_layouts import records_table
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.runtime.machine.temporary_folders import own_folder_for
+from crossline.runtime.snapshot.checkpoint import LAKE
 
 TX = Path(__file__).parents[1] / "examples" / "tx"
 START_S_MAX = 300.0
@@ -180,18 +181,21 @@ def measure(folder: Path, load: Load) -> Report:
     finally:
         feeder.stop()
         time.sleep(SETTLE_S)  # the run reads what is there
-        _end(run)
-        _end(writer)
+        report.details["exit_codes"] = {"run": _end(run), "writer": _end(writer)}
+    report.details["last_slice"] = written.read_text().splitlines()[-1]
+    report.details["spooled"] = sorted(each.name for each in (folder / "out" / "checkpoint" / LAKE).iterdir())
     _count(report, reader, stream, feeder.records(), (folder / "run.log").read_text())
     return report
 
 
-def _end(process: psutil.Popen) -> None:
+def _end(process: psutil.Popen) -> int | None:
+    """Stop a process, and wait for it; its exit code, None: it was killed."""
     process.terminate()
     try:
-        process.wait(END_S_MAX)
+        return int(process.wait(END_S_MAX))
     except (psutil.TimeoutExpired, subprocess.TimeoutExpired):
         process.kill()
+        return None
 
 
 def _rows(reader: LakeReader, stream: str) -> int:
