@@ -56,7 +56,7 @@ def _maintain_states(reader: LakeReader, settings: LakeSettings, now_ms: int, *,
 
 
 def maintain_all(reader: LakeReader, settings: LakeSettings) -> None:
-    """Maintain all tables as of now, without a look for orphaned files: what the writer does once an hour."""
+    """Maintain all tables as of now, without a look for orphaned files: what the writer does every `maintain_every`."""
     for done in maintain(reader, settings, time.time_ns() // 1_000_000, orphans=False):
         if done.compacted.before or done.expired.snapshots:
             log.info(

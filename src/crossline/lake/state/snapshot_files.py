@@ -10,6 +10,7 @@ import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -21,8 +22,32 @@ MANIFEST = "manifest.json"
 FileMark = tuple[int, str]  # bytes, SHA-256 in hex
 
 
+class NamedFiles:
+    """The names that a ``FileStore`` gives, by ``marks``: what is known of each file."""
+
+    __slots__ = ()
+    marks: Any
+
+    def names(self, folder: str = "") -> list[str]:
+        """See ``FileStore``."""
+        return [name for name in self.below(folder) if "/" not in name]
+
+    def listed(self, folder: str = "") -> dict[str, int]:
+        """See ``FileStore``; without times."""
+        return dict.fromkeys(self.names(folder), 0)
+
+    def folders(self, folder: str = "") -> list[str]:
+        """See ``FileStore``."""
+        return sorted({name.partition("/")[0] for name in self.below(folder) if "/" in name})
+
+    def below(self, folder: str) -> list[str]:
+        """See ``FileStore``."""
+        prefix = f"{folder}/" if folder else ""
+        return sorted(name.removeprefix(prefix) for name in self.marks if name.startswith(prefix))
+
+
 @dataclass(slots=True)
-class RecordedFiles:
+class RecordedFiles(NamedFiles):
     """A store that notes what is put into it, for the manifest.
 
     Attributes:
@@ -52,22 +77,6 @@ class RecordedFiles:
         """See ``FileStore``."""
         return self.store.get(name)
 
-    def names(self, folder: str = "") -> list[str]:
-        """See ``FileStore``: those that were put."""
-        return names_in(self.marks, folder)
-
-    def listed(self, folder: str = "") -> dict[str, int]:
-        """See ``FileStore``; without times."""
-        return dict.fromkeys(self.names(folder), 0)
-
-    def folders(self, folder: str = "") -> list[str]:
-        """See ``FileStore``."""
-        return folders_in(self.marks, folder)
-
-    def below(self, folder: str) -> list[str]:
-        """See ``FileStore``."""
-        return below(self.marks, folder)
-
     def delete(self, name: str) -> None:
         """See ``FileStore``."""
         self.store.delete(name)
@@ -80,7 +89,7 @@ class RecordedFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedFiles:
+class CheckedFiles(NamedFiles):
     """The files of a snapshot for reading; each is compared with the manifest.
 
     Attributes:
@@ -120,22 +129,6 @@ class CheckedFiles:
             raise StateError(f"{self.shown}/{name}: damaged, its digest is not that of the manifest; {_ANOTHER}")
         return data
 
-    def names(self, folder: str = "") -> list[str]:
-        """See ``FileStore``."""
-        return names_in(self.marks, folder)
-
-    def listed(self, folder: str = "") -> dict[str, int]:
-        """See ``FileStore``; without times."""
-        return dict.fromkeys(self.names(folder), 0)
-
-    def folders(self, folder: str = "") -> list[str]:
-        """See ``FileStore``."""
-        return folders_in(self.marks, folder)
-
-    def below(self, folder: str) -> list[str]:
-        """See ``FileStore``."""
-        return below(self.marks, folder)
-
     def put(self, name: str, data: bytes) -> None:
         """Not supported: a snapshot never changes."""
         raise NotImplementedError
@@ -155,19 +148,3 @@ _ANOTHER = "restore an older snapshot with --at"
 def digest_of(data: bytes) -> str:
     """SHA-256, in hex."""
     return hashlib.sha256(data).hexdigest()
-
-
-def below(marks: Mapping[str, FileMark], folder: str) -> list[str]:
-    """The names below ``folder``, as paths below it."""
-    prefix = f"{folder}/" if folder else ""
-    return sorted(name.removeprefix(prefix) for name in marks if name.startswith(prefix))
-
-
-def names_in(marks: Mapping[str, FileMark], folder: str) -> list[str]:
-    """The names in ``folder`` itself."""
-    return [name for name in below(marks, folder) if "/" not in name]
-
-
-def folders_in(marks: Mapping[str, FileMark], folder: str) -> list[str]:
-    """The folders in ``folder`` itself."""
-    return sorted({name.partition("/")[0] for name in below(marks, folder) if "/" in name})
