@@ -18,7 +18,7 @@ from .naive import naive_detect, running_max_ingest
 from .rule_versions import read_snapshot
 from .strategies import LISTS, START_MS, STREAM, Body, Record, records, rule_sets
 from .test_corrections import BUSY, WITHIN
-from .test_detect_equals_naive import DEEP, at_instants, many, run, shapes, with_ingest
+from .test_detect_equals_naive import DEEP, many, run, shapes, with_ingest
 
 some = settings(many, max_examples=1500 if DEEP else 20)
 HALF_MS = 3000
@@ -36,7 +36,7 @@ RISKY: Body = {
     "allowed_lateness": "4s",
 }
 
-Added = tuple[str, Record, int]  # id of the hit, its record, its score
+Added = tuple[str, int, int]  # id of the hit, the place of its record, its score
 
 
 def scored(bodies: Sequence[Body]) -> list[Body]:
@@ -49,13 +49,13 @@ def very_late(bodies: Sequence[Body], made: Sequence[Record]) -> list[Added]:
     """What the rules that keep nothing say of records that are too late for them."""
     found = []
     for rule in read_snapshot([body for body in bodies if body["rule_type"] in {"threshold", "list"}], {}):
-        for record in made:
+        for place, record in enumerate(made):
             late = rule.event_time and record["_ingest_ms"] - record["_event_ms"] > rule.allowed_lateness_ms
             live = rule.status == "active" and rule.from_ms <= record["_ingest_ms"] < rule.until_ms
             meets = holds(rule.conditions, record, lists_at(LISTS, record["_ingest_ms"]))
             if late and live and meets and rule.late_policy != "skip":
                 (score, *_) = (body["score"] for body in bodies if body["rule_id"] == rule.rule_id)
-                found.append((f"{rule.rule_id} {rule.version} {record['_id']}", record, score))
+                found.append((f"{rule.rule_id} {rule.version} {record['_id']}", place, score))
     return found
 
 
@@ -67,27 +67,31 @@ def on_time(bodies: Sequence[Body], made: Sequence[Record]) -> list[tuple[str, A
     for hit in composed_detect(bodies, made, lists=LISTS).hits:
         name = f"{hit.rule_id} {hit.version} {hit.record_id}" if hit.rule_id in keyless else hit.alert_id
         if hit.kind != "shadow":
-            found.append((hit.rule_id, (name, made[hit.position], scores[hit.rule_id])))
+            found.append((hit.rule_id, (name, hit.position, scores[hit.rule_id])))
     return found
 
 
-def risk_at(record: Record, added: Sequence[Added], half_ms: int = HALF_MS, kept: int = 20) -> float:
+def risk_at(
+    place: int, made: Sequence[Record], added: Sequence[Added], half_ms: int = HALF_MS, kept: int = 20
+) -> float:
     """The scores of hits at records of its account that came before it and happened no later, each once."""
     worth: dict[str, float] = {}
-    for name, hit, score in sorted(added, key=lambda each: each[1]["_ingest_ms"]):
+    record = made[place]
+    for name, hit_place, score in sorted(added, key=lambda each: each[1]):
+        hit = made[hit_place]
         age_ms = record["_event_ms"] - hit["_event_ms"]
-        if hit.get("account") == record["account"] and hit["_ingest_ms"] < record["_ingest_ms"]:
+        if hit.get("account") == record["account"] and hit_place < place:
             worth.setdefault(name, score * 2.0 ** (-age_ms / half_ms) if 0 <= age_ms < kept * half_ms else 0.0)
     return math.fsum(worth.values())
 
 
-def judged(made: Sequence[Record]) -> list[Record]:
-    """The records that the rule judges, of copies the first."""
-    first: dict[tuple[str, str], Record] = {}
-    for record in made:
+def judged(made: Sequence[Record]) -> list[int]:
+    """The places of the records that the rule judges, of copies the first."""
+    first: dict[tuple[str, str], int] = {}
+    for place, record in enumerate(made):
         late = record["_ingest_ms"] - record["_event_ms"] > ALLOWED_MS
         if record.get("account") is not None and not late:
-            first.setdefault((record["_id"], record["account"]), record)
+            first.setdefault((record["_id"], record["account"]), place)
     return list(first.values())
 
 
@@ -123,14 +127,14 @@ def test_the_hits_of_any_rules(data: st.DataObject, rules: list[Body], made: lis
     named = data.draw(st.lists(st.sampled_from(ids), min_size=1, unique=True)) if (ids := _ids(rules)) else []
     figure = {**RISKY["figures"]["risk"], "risk": named}
     readers = [RISKY, *([{**RISKY, "rule_id": "some", "figures": {"risk": figure}}] if named else [])]
-    shape = at_instants(data.draw(shapes(len(made))), made)
+    shape = data.draw(shapes(len(made)))
     path = FastPath.of(plans_of([*rules, *readers], stream_spec(ingest_column=ingest_column), {}), shape.shards)
     run(path, shape, made, ["log"] * len(made), data.draw(st.integers(1, 2)))
     hits = on_time(rules, made)
     for reader, of in zip(readers, (ids, named), strict=False):
         added = [each for rule_id, each in hits if rule_id in of]
         added += very_late([body for body in rules if body["rule_id"] in of], made)
-        expected = {record["_id"]: risk_at(record, added) for record in judged(made)}
+        expected = {made[place]["_id"]: risk_at(place, made, added) for place in judged(made)}
         assert values_of_rule(path, reader["rule_id"]) == close(expected)
 
 
@@ -156,14 +160,14 @@ def disordered(draw: st.DrawFn) -> list[Record]:
 def test_what_is_taken_back_counts_no_longer(data: st.DataObject, of: list[Body], made: list[Record]) -> None:
     """At each record those hits count that stood when it came."""
     rules = scored([{**body, **WITHIN, "rule_id": f"r{n}", "version": 1} for n, body in enumerate(of)])
-    shape = at_instants(data.draw(shapes(len(made))), made)
+    shape = data.draw(shapes(len(made)))
     path = FastPath.of(plans_of([*rules, RISKY], stream_spec(ingest_column=True), {}), shape.shards)
     run(path, shape, made, ["log"] * len(made))
-    by_id, scores = {record["_id"]: record for record in made}, {body["rule_id"]: body["score"] for body in rules}
+    by_id = {record["_id"]: place for place, record in enumerate(made)}
+    scores = {body["rule_id"]: body["score"] for body in rules}
 
-    def risk(record: Record) -> float:
-        known = [each for each in made if each["_ingest_ms"] < record["_ingest_ms"]]
-        standing = standing_in_order(lambda ordered: naive_detect(rules, ordered, lists=LISTS), known)
-        return risk_at(record, [(hit[3], by_id[hit[2]], scores[hit[0]]) for hit in standing])
+    def risk(place: int) -> float:
+        standing = standing_in_order(lambda ordered: naive_detect(rules, ordered, lists=LISTS), made[:place])
+        return risk_at(place, made, [(hit[3], by_id[hit[2]], scores[hit[0]]) for hit in standing])
 
-    assert values_of_rule(path) == close({record["_id"]: risk(record) for record in judged(made)})
+    assert values_of_rule(path) == close({made[place]["_id"]: risk(place) for place in judged(made)})

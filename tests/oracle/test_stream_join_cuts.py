@@ -67,5 +67,6 @@ def test_what_is_reported_depends_on_the_records_alone(plans: list[StreamPlan], 
             path.batch([(name, [(0, at(*each)) for each in piece if each[1] == name]) for name in BOTH])
             if path is cut and draw.random() < 0.4:
                 path.restore(draw.randrange(len(path.shards)))
-    assert len({alert["rule_id"] for alert in whole.alerts}) >= len(RULES) - 2, "little is tested"
+    fired = {alert["rule_id"] for alert in whole.alerts}
+    assert len(fired) >= (len(RULES) // 2 if len(log) > 60 else 2), "little is tested"
     assert comparable(cut) == comparable(whole)

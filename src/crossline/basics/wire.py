@@ -19,7 +19,7 @@ from crossline.basics.errors import StateError
 _MAGIC = b"XLW1"
 _HEAD = struct.Struct("<4sIQQ")  # magic, format version, checksum, header length
 _COUNT = struct.Struct("<Q")
-FORMAT_VERSION = 2  # 1 had hashes where there are texts
+FORMAT_VERSION = 3  # 1 had hashes where there are texts, 2 logs of derived streams without their stream
 
 Arrays = dict[str, "np.ndarray[Any, np.dtype[Any]]"]
 WirePart = tuple[Mapping[str, Any], Arrays]  # meta and arrays, as they arrive

@@ -67,16 +67,12 @@ def by_cause(
     """
     if not plan.corrected and (plan.met is None or not store_plan.state_store.reevaluate):
         return rows, []
-    if store_plan.state_store.reevaluate:
-        return _sorted(plan, rows, parts)
-    rows, causes = _sorted(plan, rows, parts, by_part=True)
-    return take_rows(rows, np.flatnonzero(rows[GONE] == 0)), causes
+    rows, causes = _sorted(plan, rows, parts, again=store_plan.state_store.reevaluate)
+    return rows if store_plan.state_store.reevaluate else take_rows(rows, np.flatnonzero(rows[GONE] == 0)), causes
 
 
-def _sorted(
-    plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart], *, by_part: bool = False
-) -> tuple[Arrays, list[Cause]]:
-    """``by_part``: of equal times the rows of one part of a meeting come after those of another, as they do there."""
+def _sorted(plan: StreamPlan, rows: Arrays, parts: Sequence[WirePart], *, again: bool) -> tuple[Arrays, list[Cause]]:
+    """``again``: by what logs are called among causes; else streams are in the order in which the plan's rows are."""
     ordered = sorted(parts, key=lambda part: (part[0]["log"], part[0]["sequence"]))
     known = [[read_cause(each) for each in meta.get("causes", ())] for meta, _ in ordered]
     causes = sorted({cause for mine in known for cause in mine}, key=lambda cause: (cause.order, cause.record_id))
@@ -86,32 +82,38 @@ def _sorted(
         pairs = zip(rows["chunk"][marked].tolist(), rows[CAUSE][marked].tolist(), strict=True)
         of_row[marked] = [number[known[chunk][at]] for chunk, at in pairs]
         rows = {**rows, CAUSE: of_row}
-    own = [(plan.came(meta["log"]), meta["sequence"]) for meta, _ in ordered]
-    gone = rows[GONE] if plan.corrected else np.zeros_like(of_row)
-    *least, reached = _in_order(rows, of_row, own, causes)
-    if by_part and plan.met is not None:
-        names = [plan.met.part_of(meta["log"]) for meta, _ in ordered]
-        rank = {name: at for at, name in enumerate(sorted(set(names)))}
-        least.append(np.array([rank[name] for name in names], np.int64)[rows["chunk"]])
-    return take_rows(rows, np.lexsort((1 - gone, *least, reached))), causes
+    own = [(_place_of(plan, plan.came(meta["log"]), again=again), meta["sequence"]) for meta, _ in ordered]
+    of_causes = [(_place_of(plan, cause.chunk[0], again=again), cause.chunk[1]) for cause in causes]
+    order = [rows["chunk"], *_in_order(rows, of_row, own, causes, of_causes)]
+    if again:
+        order[0] = 1 - rows[GONE] if plan.corrected else np.zeros_like(of_row)
+    return take_rows(rows, np.lexsort(order)), causes
+
+
+def _place_of(plan: StreamPlan, came: str, *, again: bool) -> str:
+    """What puts the log that is called ``came`` among causes into the order of logs."""
+    return came if again or plan.met is None else plan.met.arrival_log(*plan.from_came(came))
 
 
 def _in_order(
-    rows: Arrays, of_row: I64, own: Sequence[tuple[str, int]], causes: Sequence[Cause]
+    rows: Arrays,
+    of_row: I64,
+    own: Sequence[tuple[str, int]],
+    causes: Sequence[Cause],
+    of_causes: Sequence[tuple[str, int]],
 ) -> tuple[Any, Any, Any, Any]:
     """What puts rows in the order in which their causes came, the least first; ``own``: log and sequence by chunk."""
-    logs = sorted({log for log, _ in own} | {cause.chunk[0] for cause in causes})
-    rank = {log: at for at, log in enumerate(logs)}
+    rank = {log: at for at, log in enumerate(sorted({log for log, _ in (*own, *of_causes)}))}
     chunk, itself = rows["chunk"], of_row < 0
 
-    def either(mine: Any, of_causes: Sequence[int]) -> Any:
+    def either(mine: Any, of_cause: Sequence[int]) -> Any:
         # A row that is its own cause has the number -1; the value that -1 selects is not used.
-        return np.where(itself, mine, np.array([*of_causes, 0], np.int64)[of_row])
+        return np.where(itself, mine, np.array([*of_cause, 0], np.int64)[of_row])
 
     return (
         either(rows["offsets"], [cause.offset for cause in causes]),
-        either(np.array([sequence for _, sequence in own], np.int64)[chunk], [cause.chunk[1] for cause in causes]),
-        either(np.array([rank[log] for log, _ in own], np.int64)[chunk], [rank[cause.chunk[0]] for cause in causes]),
+        either(np.array([sequence for _, sequence in own], np.int64)[chunk], [sequence for _, sequence in of_causes]),
+        either(np.array([rank[log] for log, _ in own], np.int64)[chunk], [rank[log] for log, _ in of_causes]),
         either(rows["reached"], [cause.reached_ms for cause in causes]),
     )
 

@@ -170,8 +170,7 @@ def _routed(
     for part in routed:
         stand = clocks
         if met is not None:
-            name = part.meta["log"]
-            stand = {name[: len(name) - len(log)] + each: ms for each, ms in clocks.items()}
+            stand = {met.log_beside(part.meta["log"], each, base): ms for each, ms in clocks.items()}
         yield replace(part, meta={**part.meta, **more, "clocks": dict(stand)})
 
 

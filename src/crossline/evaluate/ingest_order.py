@@ -20,7 +20,7 @@ from crossline.basics.values import I64, U8
 from crossline.basics.wire import Arrays, WirePart
 from crossline.ingest.route.keys import bytes_of
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.plan.stream_join import merged_log
+from crossline.plan.stream_join import arrival_log
 
 
 def chunk_floors(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dict[tuple[str, int], int]:
@@ -87,9 +87,11 @@ def in_ingest_order(
     """The rows of one state store, from all its chunks, in ingest order.
 
     ``ingest_ms`` and ``chunk`` (number among the parts by log and sequence) are added, and where it is requested
-    ``reached``, the highest ingest time that the row's log had reached. A chunk of hits comes in several parts, and
-    ``of_hits`` that are known later than their records came some stand before others of an earlier chunk.
-    Of equal times logs come one after the other, but for merged ones.
+    ``reached``, the highest ingest time that the row's log had reached. ``of_hits``: hits may be among them, some known
+    later than their records came, which then stand before others of an earlier chunk.
+
+    Of equal times logs come one after the other (see ``arrival_log``), each by sequence and row. Several rows may be of
+    one record, where it has several parts: its hits, and itself as a side input. They are in the order of their parts.
     """
     ordered = sorted(parts, key=lambda p: (p[0]["log"], p[0]["sequence"]))
     logs = sorted({p[0]["log"] for p in ordered})
@@ -104,22 +106,13 @@ def in_ingest_order(
     if reached or of_hits or len(logs) > 1:
         heights = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
         whole["reached"] = np.concatenate(heights)
-    chunks = list(dict.fromkeys((m["log"], m["sequence"]) for m, _ in ordered))
-    order = []
-    if len(chunks) < len(ordered) or of_hits:
-        number = np.array([chunks.index((m["log"], m["sequence"])) for m, _ in ordered])
-        order = [whole["offsets"], number[whole["chunk"]]]
-    mine = [(merged_log(m["log"]), m["sequence"]) for m, _ in ordered]
-    if len(logs) > 1 and not {log for log, _ in mine} & set(logs):
-        came = {each: number for number, each in enumerate(sorted(set(mine)))}
-        chunk_of = np.array([came[each] for each in mine])
-        order = [whole["chunk"], whole["offsets"], chunk_of[whole["chunk"]], whole["reached"]]
-    elif len(logs) > 1:
-        rank = np.array([logs.index(m["log"]) for m, _ in ordered])
-        order = [*(order or [np.arange(len(whole["chunk"]))]), rank[whole["chunk"]], whole["reached"]]
-    elif of_hits:
-        order = [*order, whole["reached"]]
-    return take_rows(whole, np.lexsort(order)) if order else whole
+    came = [(arrival_log(m["log"]), m["sequence"]) for m, _ in ordered]
+    if len(logs) == 1 and not of_hits and len(set(came)) == len(came):
+        return whole
+    rank = {each: number for number, each in enumerate(sorted(set(came)))}
+    came_rank = np.array([rank[each] for each in came])[whole["chunk"]]
+    order = [whole["chunk"], whole["offsets"], came_rank]
+    return take_rows(whole, np.lexsort([*order, whole["reached"]] if "reached" in whole else order))
 
 
 _ROW_TEXT = ("id", "figure")  # byte strings per row: NAME_bytes and NAME_offsets

@@ -140,7 +140,7 @@ def _judge_stream(
             reached = (
                 bool(plan.carried) or plan.corrected or state_store.waits or state_store.reevaluate or waits(store_plan)
             )
-            rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.of_hits)
+            rows = in_ingest_order(mine, floors, reached=reached, of_hits=plan.depth > 1)
             rows, causes = by_cause(plan, store_plan, rows, mine)
             rows["place_ms"] = rows["ingest_ms"] if len(logs) > 1 else np.zeros_like(rows["ingest_ms"])
             if number == plan.accounting_store and len(rows["event_ms"]):

@@ -21,7 +21,7 @@ from crossline.basics.values import Columns, Records
 from crossline.programs.program import Feed, Figure, Program
 
 _TYPES: dict[str, pa.DataType] = {"string": pa.string(), "number": pa.float64(), "boolean": pa.bool_()}
-MERGED = "hold"  # in the place of the depth, of logs that are merged
+_HOLD = "hold"  # in the place of the depth
 _BETWEEN = "\x1e"
 _OF = "\x1d"
 _MEMBER = "\x1c"
@@ -58,12 +58,13 @@ def read_came(came: str) -> tuple[str, str]:
     return stream, log
 
 
-def merged_log(log: str) -> str:
-    """The log that the records of a ``log`` came in, where hits stand among records; else the log itself.
+def arrival_log(log: str) -> str:
+    """The log that the records of a ``log`` of rows came in, as it stands among others of one ingest time.
 
-    A hold sees alerts as they came: each right after its own record, before the next one that came at the same time.
+    Rows of one record have it in common: the record, and the hits on it. So they stand one after the other, and no row
+    of a later record stands between them, wherever batches are cut. Logs of plans of one source stay as they are.
     """
-    return log.partition(_BETWEEN)[2] if log.startswith(MERGED) and _BETWEEN in log else log
+    return log.partition(_BETWEEN)[2] if _BETWEEN in log else log
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +108,32 @@ class StreamJoin:
         return ((name, side_input) for name, mine, side_input in self.parts if mine == source)
 
     def log(self, name: str, source: str, log: str) -> str:
-        """What the ``log`` of a source is called in a part: of equal times those come first that others rest on.
+        """What the ``log`` of a source is called in a part.
 
-        Of a hold see ``merged_log``.
+        Sorted, parts of one record are in the order in which they count: first what others rest on, a side input before
+        the judged records. For a hold an alert comes right after its record.
         """
         (side_input,) = {side_input for each, mine, side_input in self.parts if (each, mine) == (name, source)}
         among = side_input is not None and side_input.source in self.members
         called = f"{name}{_MEMBER}{source}" if among else name
         if self.reading.holds:
-            return f"{MERGED}{'1' if side_input is None else '2'}{called}{_BETWEEN}{log}"
-        return f"{self.depths[source]:04d}{'1' if side_input is None else '0'}{called}{_BETWEEN}{log}"
+            part = f"{_HOLD}{'1' if side_input is None else '2'}{called}"
+        else:
+            part = f"{self.depths[source]:04d}{'1' if side_input is None else '0'}{called}"
+        return f"{part}{_BETWEEN}{self.arrival_log(*joined_log_of(log, self.bases[source]))}"
+
+    def arrival_log(self, stream: str, log: str) -> str:
+        """What ``arrival_log`` finds for a ``log`` of ``stream``: of equal times those of judged streams come last."""
+        judged = any(self.bases[source] == stream for source in self.reading.judged)
+        return f"{int(judged)}{stream}{_OF}{log}"
 
     def part_of(self, log: str) -> str:
         """What the logs of its part are called alike; sorted, parts are in the order of their ``log``s."""
         return log.split(_BETWEEN, 1)[0]
+
+    def log_beside(self, log: str, other: str, base: str) -> str:
+        """What another log, ``joined_log`` of ``base``, is called in the part of ``log``."""
+        return f"{self.part_of(log)}{_BETWEEN}{self.arrival_log(*joined_log_of(other, base))}"
 
     def judged_logs(self, clocks: Mapping[str, int]) -> dict[str, int]:
         """Of ``clocks`` by log those of the judged records, by what their logs are called among hits on these."""
@@ -129,10 +142,8 @@ class StreamJoin:
 
     def origin(self, log: str) -> tuple[str, str]:
         """The stream that a log is of in the end, and what it is called there."""
-        called, own = log[5:].split(_BETWEEN, 1)
-        name, _, member = called.partition(_MEMBER)
-        of = (source for each, source, _ in self.parts if each == name and member in {"", source})
-        return joined_log_of(own, self.bases[next(of)])
+        stream, _, own = arrival_log(log)[1:].partition(_OF)
+        return stream, own
 
     def own_id(self, known: str) -> tuple[str, bool]:
         """The id of a record as its source has it, and whether the record is a hit; ``known``: its id in the rows."""

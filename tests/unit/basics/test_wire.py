@@ -57,5 +57,5 @@ def test_a_cut_blob_is_reported_as_such() -> None:
 def test_another_format_version_says_what_to_do() -> None:
     blob = bytearray(wire.encode({}, {}))
     blob[4] = 99
-    with pytest.raises(StateError, match="state format 99, this version reads 2"):
+    with pytest.raises(StateError, match="state format 99, this version reads 3"):
         wire.decode(bytes(blob), "x.seg")

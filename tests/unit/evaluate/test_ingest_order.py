@@ -15,6 +15,7 @@ def part(log: str, sequence: int, clocks: list[int], ids: list[str], *, running:
             "clock_ms": np.array(clocks, np.int64),
             "reached_ms": np.maximum.accumulate(np.array(clocks, np.int64)),
             "event_ms": np.array(clocks, np.int64),
+            "offsets": np.arange(len(ids)),
             "key_index": np.array([keys.index(t) for t in text], np.int32),
             "key_bytes": np.frombuffer(b"".join(keys), np.uint8),
             "key_offsets": np.cumsum([0, *map(len, keys)]),
@@ -81,15 +82,18 @@ def test_take_bytes() -> None:
     assert offsets.tolist() == [0, 3, 5]
 
 
-def test_hits_of_a_hold_stand_between_the_records_of_their_log_whatever_came_along() -> None:
+def test_hits_stand_right_after_their_records_whatever_came_along() -> None:
     """Worked by hand: of one instant the hit of log a comes before the record of log b, also without records of a."""
 
-    def placed(log: str, *ids: str) -> WirePart:
+    def placed(log: str, offsets: list[int], *ids: str) -> WirePart:
         meta, arrays = part(log, 0, [5] * len(ids), list(ids), running=False)
-        return meta, {**arrays, "offsets": np.arange(len(ids))}
+        return meta, {**arrays, "offsets": np.array(offsets)}
 
-    hit, other = placed("hold2rule:r\x1ea", "hit of a0"), placed("hold1p\x1eb", "b0")
-    own = placed("hold1p\x1ea", "a0", "a1")
-    for parts, wanted in (([hit, other], ["hit of a0", "b0"]), ([other, hit, own], ["a0", "hit of a0", "a1", "b0"])):
+    hit, other = placed("00020rule:r\x1e1p\x1da", [0], "hit of a0"), placed("00011p\x1e1p\x1db", [0], "b0")
+    own, looked_at = placed("00011p\x1e1p\x1da", [0, 1], "a0", "a1"), placed("00010q\x1e0q\x1da", [7], "q7")
+    for parts, wanted in (
+        ([hit, other], ["hit of a0", "b0"]),
+        ([other, hit, own, looked_at], ["q7", "a0", "hit of a0", "a1", "b0"]),
+    ):
         floors = {(meta["log"], 0): 0 for meta, _ in parts}
-        assert ids_of(in_ingest_order(parts, floors)) == wanted
+        assert ids_of(in_ingest_order(parts, floors, of_hits=True)) == wanted

@@ -14,7 +14,7 @@ import pyarrow as pa
 from crossline.basics.byte_slices import take_bytes
 from crossline.basics.errors import StateError
 from crossline.basics.values import I32, I64, U8
-from crossline.plan.stream_join import merged_log
+from crossline.plan.stream_join import arrival_log
 from crossline.state.batch import ArrivalOrder, Bools, Cause, Chunk, Delta, KeyedBatch
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.retraction import layout
@@ -247,7 +247,7 @@ class Table:
         """``rows`` by key, then by clock; of one clock those first that came first."""
         used, chunk = np.unique(self._chunk[rows], return_inverse=True)
         known = [self.chunks[number][:2] for number in used.tolist()]
-        came = [(merged_log(log), sequence) for log, sequence in known]
+        came = [(arrival_log(log), sequence) for log, sequence in known]
         by = (
             self._id_hash[rows],
             _ranks([log for log, _ in known])[chunk],

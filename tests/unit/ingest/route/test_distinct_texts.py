@@ -166,6 +166,6 @@ def test_state_of_the_format_before_is_refused_with_what_to_do() -> None:
     blob = bytearray(wire.encode({}, {}))
     blob[4:8] = (1).to_bytes(4, "little")
     with pytest.raises(
-        StateError, match="state format 1, this version reads 2; run the version that wrote it, or start"
+        StateError, match="state format 1, this version reads 3; run the version that wrote it, or start"
     ):
         wire.decode(bytes(blob), "s/1.seg")
