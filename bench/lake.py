@@ -4,7 +4,7 @@ A pipeline of R1 judges payments at ``--rate`` records a second, which are appen
 write`` follows it with the priority that it has beside a run. The report has one row a minute: processor time of the
 writer as a share of one core, rows, files, manifests and snapshots of the records' table, the slowest commit, and how
 long planning and reading take for two questions of an analyst: the payments of an account, and all alerts, of the last
-``--window`` minutes. At the end the run stops, and the rows are counted against the records that it judged.
+``--window`` minutes. At the end the run stops, and the rows are counted against the records of its committed batches.
 
 ``--commit-every 15 --maintain-every 300 --minutes 60`` has as many commits as four hours of the defaults.
 """
@@ -30,6 +30,7 @@ import yaml
 
 from bench.report import Report, say
 from crossline.generate.source import read_source
+from crossline.io.files.listing import ChunkList
 from crossline.lake.catalogs.catalog import open_lake
 from crossline.lake.reading import LakeReader
 from crossline.lake.tables.row_filters import all_of, between, equal
@@ -37,6 +38,7 @@ from crossline.lake.tables.table_layouts import records_table
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.runtime.machine.temporary_folders import own_folder_for
 from crossline.runtime.snapshot.checkpoint import LAKE
+from crossline.runtime.snapshot.spark_log import last_committed, offsets_of
 
 TX = Path(__file__).parents[1] / "examples" / "tx"
 START_S_MAX = 300.0
@@ -45,6 +47,7 @@ POLL_S = 0.2
 FEED_S = 0.2
 SETTLE_S = 5.0
 NICE = 10  # as beside a run
+PIECE_BYTES = 1 << 24
 ASKED = 5  # how often a question is asked for one row
 MS_PER_MINUTE = 60_000
 SHARE_MAX = 3.0  # percent of a core, at 5,000 records a second
@@ -104,10 +107,14 @@ class Feeder:
         self._stop_event.set()
         self._process.join()
 
-    def records(self) -> int:
-        """How many records were written."""
+    def records(self, upto: int | None = None) -> int:
+        """How many records were written, before byte ``upto`` of the file."""
+        left = self._path.stat().st_size if upto is None else upto
+        found = 0
         with self._path.open("rb") as file:
-            return sum(piece.count(b"\n") for piece in iter(lambda: file.read(1 << 24), b""))
+            while left and (piece := file.read(min(left, PIECE_BYTES))):
+                found, left = found + piece.count(b"\n"), left - len(piece)
+        return found
 
 
 def feed(path: Path, rate: int, stop: Event) -> None:
@@ -184,7 +191,9 @@ def measure(folder: Path, load: Load) -> Report:
         report.details["exit_codes"] = {"run": _end(run), "writer": _end(writer)}
     report.details["last_slice"] = written.read_text().splitlines()[-1]
     report.details["spooled"] = sorted(each.name for each in (folder / "out" / "checkpoint" / LAKE).iterdir())
-    _count(report, reader, stream, feeder.records(), (folder / "run.log").read_text())
+    report.details["log"] = (folder / "run.log").read_text()[-4_000:]
+    judged = feeder.records(_judged_bytes(folder / "out" / "checkpoint", stream))
+    _count(report, feeder.records(), judged, _rows(reader, stream))
     return report
 
 
@@ -238,10 +247,18 @@ def _timed(name: str, ask: Callable[[], object]) -> dict[str, int]:
     return {f"{name}_ms": round(1e3 * wall_s), f"{name}_cpu_ms": round(1e3 * cpu)}
 
 
-def _count(report: Report, reader: LakeReader, stream: str, written: int, log: str) -> None:
-    rows = _rows(reader, stream)
-    report.notes.append(f"{written:,} records were written to the file, {rows:,} are in the lake after the end")
-    report.details["log"] = log[-4_000:]
+def _judged_bytes(checkpoint: Path, stream: str) -> int:
+    """Where the committed batches of the run end in the file; a batch that it did not commit is judged again."""
+    (offsets,) = offsets_of(str(checkpoint), last_committed(str(checkpoint)))
+    listed = ChunkList(str(checkpoint / "sources" / stream))
+    listed.refresh()
+    return listed.chunks(0, offsets["chunk"])[-1].end if offsets else 0
+
+
+def _count(report: Report, written: int, judged: int, rows: int) -> None:
+    report.notes.append(
+        f"{written:,} records were written to the file, {judged:,} are in committed batches, {rows:,} are in the lake"
+    )
     kept = [row["writer_percent"] for row in report.rows]
     mean = sum(kept) / max(1, len(kept))
     report.notes.append(f"the writer took {mean:.2f} % of a core on average (asked: at most {SHARE_MAX:g} %)")
