@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from crossline.basics.errors import RetryableError, StateError, StoppedError
-from crossline.io.net.deadline import Deadline, SerialCalls, within
+from crossline.io.net.deadline import Deadline, NoAnswerError, SerialCalls, within
 from crossline.io.objects.location import StoreLocation, is_uri, location_of
 from crossline.io.sinks.once_file import sync_path
 from crossline.logs import get_logger
@@ -224,9 +224,15 @@ class ObjectFiles:
             self._tried(lambda: in_time(lambda: self._place.fs.delete_file(self._path(name)), 0, self._turns), name)
 
     def clear(self, folder: str) -> None:
-        """See ``FileStore``."""
-        with suppress(FileNotFoundError):
-            self._tried(lambda: in_time(lambda: self._place.fs.delete_dir(self._path(folder)), 0, self._turns), folder)
+        """See ``FileStore``. File by file: not every store deletes many at once."""
+        for name in self.below(folder):
+            self.delete(f"{folder}/{name}")
+        try:
+            in_time(lambda: self._place.fs.delete_dir(self._path(folder)), 0, self._turns)
+        except NoAnswerError as error:
+            raise store_error_of(error, f"{self._shown}, {folder}") from error
+        except OSError as error:  # an empty folder does no harm
+            log.debug("an empty folder stays", folder=f"{self._shown}/{folder}", error=str(error))
 
     def __str__(self) -> str:
         return self._shown

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import CrosslineError, StateError
 from crossline.basics.times import format_instant
-from crossline.io.objects.file_stores import FileStore, LocalFiles, file_store
+from crossline.io.objects.file_stores import FileStore, file_store
 from crossline.io.objects.location import is_uri, under
 from crossline.lake.catalogs.catalog import LakeAddress
 from crossline.lake.catalogs.unavailable import LakeUnavailableError
@@ -208,11 +208,7 @@ class StateSnapshots:
     def _delete_files(self, names: Sequence[str]) -> None:
         store = file_store(self._root())
         for name in names:
-            if isinstance(store, LocalFiles):
-                store.clear(name)
-                continue
-            for file in store.below(name):  # one by one: not every store deletes many at once
-                store.delete(f"{name}/{file}")
+            store.clear(name)
 
     def _files(self, name: str) -> FileStore:
         return file_store(under(self._root(), name))
