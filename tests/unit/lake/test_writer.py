@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.generate.source import read_source
+from crossline.io.files import listing
+from crossline.io.objects.file_stores import LocalFiles
 from crossline.io.outbox.batch_spool import CHUNKS, SpooledBatch
 from crossline.io.sinks.base import Delivery, LateRecord
+from crossline.lake.catalogs.unavailable import LakeUnavailableError
 from crossline.lake.tables.row_filters import between, equal
 from unit.lake.lake_kit import CHECKPOINT, DAY_MS, PIPELINE, START_MS, SpooledPipeline, alert, payment
 
@@ -60,6 +65,66 @@ def test_each_batch_is_written_once_and_its_spool_file_deleted(pipeline: Spooled
     assert sorted(reader.records("payments").column("_batch").to_pylist()) == [0, 1, 2, 3]
     assert sorted(reader.rows("alerts").column("alert_id").to_pylist()) == [f"alert-{n}" for n in range(4)]
     assert pipeline.spool.numbers() == []
+
+
+@pytest.mark.parametrize("slices", [[12], [4, 8], [1, 5, 6], [6, 3, 3]])
+def test_a_long_list_of_chunks_is_let_go_of_without_a_loss(
+    pipeline: SpooledPipeline, monkeypatch: pytest.MonkeyPatch, slices: list[int]
+) -> None:
+    """Chunks are forgotten many at once, while a slice is weighed, read, or read again after a failure."""
+    monkeypatch.setattr(listing, "_FORGET_MIN", 3)
+    with pipeline.writer() as writer:
+        for batches in slices:
+            for _ in range(batches):
+                number = len(pipeline.given)
+                pipeline.batch([payment(number)], alerts=[alert(number)])
+            writer.before_step = _failing_once()
+            with pytest.raises(LakeUnavailableError):
+                writer.write_next()
+            while writer.write_next() is not None:
+                pass
+    rows = pipeline.reader().records("payments").sort_by("_batch").to_pylist()
+    assert [(row["_batch"], row["_record_id"]) for row in rows] == [(n, f"p{n:05d}") for n in range(12)]
+
+
+def _failing_once() -> Callable[[str], None]:
+    failures = iter([LakeUnavailableError("the catalog is away")])
+
+    def before_step(_: str) -> None:
+        for failure in failures:
+            raise failure
+
+    return before_step
+
+
+def test_a_listing_that_misses_a_file_that_came_meanwhile(
+    pipeline: SpooledPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first list has batch 3, and lacks batch 2, which was there before it: as folders are read."""
+    for number in range(4):
+        pipeline.batch([payment(number)], alerts=[alert(number)])
+    whole, lists = LocalFiles.names, iter([{"000000000002.batch"}, set()])
+
+    def names(store: LocalFiles, folder: str = "") -> list[str]:
+        lacking = next(lists, set())
+        return [name for name in whole(store, folder) if name not in lacking]
+
+    monkeypatch.setattr(LocalFiles, "names", names)
+    pipeline.write_all()
+    assert sorted(pipeline.reader().rows("alerts").column("alert_id").to_pylist()) == [f"alert-{n}" for n in range(4)]
+
+
+def test_batches_that_are_missing_in_the_spool_are_reported(pipeline: SpooledPipeline) -> None:
+    for number in range(6):
+        pipeline.batch([payment(number)], alerts=[alert(number)])
+    for number in (0, 2, 3):
+        pipeline.spool.delete(number)
+    with capture_logs() as logs:
+        pipeline.write_all()
+    assert [(each["first"], each["last"]) for each in logs if "missing in the spool" in each["event"]] == [
+        (0, 0),
+        (2, 3),
+    ]
 
 
 def test_ingest_times_go_on_after_a_restart(pipeline: SpooledPipeline) -> None:

@@ -73,6 +73,11 @@ class ChunkList:
     def __len__(self) -> int:
         return self._first + len(self._chunks)
 
+    @property
+    def first(self) -> int:
+        """The number of the first chunk that was not forgotten."""
+        return self._first
+
     def refresh(self) -> None:
         """Read new entries. Read-only, so the writer may run."""
         if not self._path.exists():

@@ -57,8 +57,16 @@ class BatchSpool:
         self.store.put(_name(batch.number), orjson.dumps(head) + b"\n" + encode_delivery(batch.delivery))
 
     def numbers(self) -> list[int]:
-        """The numbers of the batches that have a file, in order."""
-        return sorted(int(name.removesuffix(SUFFIX)) for name in self.store.names() if name.endswith(SUFFIX))
+        """The numbers of the batches that have a file, in order; files that come meanwhile are left for the next call.
+
+        A list of a folder may lack a file that came while it was made, and have one that came after that. So it is made
+        twice: all up to the last of the first list were there before the second one was begun.
+        """
+        last = max(self._listed(), default=-1)
+        return sorted(number for number in self._listed() if number <= last)
+
+    def _listed(self) -> list[int]:
+        return [int(name.removesuffix(SUFFIX)) for name in self.store.names() if name.endswith(SUFFIX)]
 
     def get(self, number: int) -> SpooledBatch:
         """The batch. Raises FileNotFoundError where it has no file, StateError where that is damaged."""

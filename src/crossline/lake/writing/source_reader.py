@@ -160,6 +160,8 @@ class SourceReader:
             yield from self._messages(stream, {_place(log_name): each for log_name, each in ranges.items()})
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        if stream in self._lists:
+            self._lists[stream].forget(start)  # what is read again after a failure begins here
         for first in range(start, end, CHUNKS_AT_ONCE):
             yield chunk_rows(self._chunk_refs(stream, first, min(end, first + CHUNKS_AT_ONCE)))
 
@@ -167,17 +169,17 @@ class SourceReader:
         """The chunks of a source of files, from its list, or of generated records, from their numbers."""
         source = self.config.sources[stream]
         if not isinstance(source, GeneratorSettings):
-            listed = self._listed(stream, end)
-            listed.forget(start)
-            return listed.chunks(start, end)
+            return self._listed(stream, start, end).chunks(start, end)
         folder = self.folder / "sources" / stream
         if not (folder / STARTED).exists():
             raise LakeUnavailableError(f"{folder}: found no {STARTED}, which says how many records a chunk has")
         return GeneratorChunks(stream, str(folder), source.records, 1, None).chunks(start, end)
 
-    def _listed(self, stream: str, end: int) -> ChunkList:
-        """The list of a stream's chunks, up to ``end`` at least."""
-        listed = self._lists.setdefault(stream, ChunkList(str(self.folder / "sources" / stream)))
+    def _listed(self, stream: str, start: int, end: int) -> ChunkList:
+        """The list of a stream's chunks, which has those from ``start`` to ``end`` (exclusive)."""
+        listed = self._lists.get(stream)
+        if listed is None or start < listed.first:
+            listed = self._lists[stream] = ChunkList(str(self.folder / "sources" / stream))
         if len(listed) < end:
             listed.refresh()
         if len(listed) < end:

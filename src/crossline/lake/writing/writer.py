@@ -8,8 +8,9 @@ batches, and each table takes those that it does not have.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -105,8 +106,8 @@ class LakeWriter:
         fresh = [batch for batch in batches if batch.number > mark.batch]
         rows: dict[str, int] = {}
         if fresh:
-            if mark.batch + 1 < fresh[0].number:
-                lost = {"first": mark.batch + 1, "last": fresh[0].number - 1}
+            for first, last in _holes([mark.batch, *(batch.number for batch in fresh)]):
+                lost = {"first": first, "last": last}
                 log.error("batches are missing in the spool; the lake does not get what they gave", **lost)
             rows = self._append(fresh, mark)
         self.before_step("delete")
@@ -208,6 +209,13 @@ class LakeWriter:
         for layout in (*OUTPUTS, *SIDE):
             self._table(layout)
         self._marks()
+
+
+def _holes(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The runs of numbers, first to last, that an ascending sequence skips."""
+    for before, after in pairwise(numbers):
+        if after > before + 1:
+            yield before + 1, after - 1
 
 
 @dataclass(frozen=True, slots=True)
