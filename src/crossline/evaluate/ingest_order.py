@@ -107,11 +107,12 @@ def in_ingest_order(
         heights = [np.maximum(a.get("reached_ms", a["clock_ms"]), f) for (_, a), f in zip(ordered, before, strict=True)]
         whole["reached"] = np.concatenate(heights)
     came = [(arrival_log(m["log"]), m["sequence"]) for m, _ in ordered]
-    if len(logs) == 1 and not of_hits and len(set(came)) == len(came):
+    several = len(set(came)) < len(came)  # parts of the same records; else the rows of each are in order
+    if len(logs) == 1 and not of_hits and not several:
         return whole
     rank = {each: number for number, each in enumerate(sorted(set(came)))}
     came_rank = np.array([rank[each] for each in came])[whole["chunk"]]
-    order = [whole["chunk"], whole["offsets"], came_rank]
+    order = [whole["chunk"], whole["offsets"], came_rank] if several else [came_rank]
     return take_rows(whole, np.lexsort([*order, whole["reached"]] if "reached" in whole else order))
 
 
