@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from .conftest import Opened, Watched
 
 pytestmark = pytest.mark.xdist_group("browser")
 PAGES = ("/audit", "/people", "/people?user=ines.vale", "/profile", "/objectives/payments")
-# Of what differs by size and colour alone: in the others axe looks at this, not at all that it knows.
-BY_LOOK = ["color-contrast", "target-size", "scrollable-region-focusable"]
+# Of what differs by size and colour alone: in the others axe looks at this, not at all that it knows. A scheme changes
+# colours alone (``test_assets.py``), so what depends on sizes is looked at in one scheme.
+BY_COLOUR = ["color-contrast"]
+BY_LOOK = [*BY_COLOUR, "target-size", "scrollable-region-focusable"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -30,9 +33,21 @@ def faults(page: Page, axe: str) -> list[str]:
     return found
 
 
-def looked_at(page: Page) -> list[str]:
-    """What axe, which is in the page already, finds of that which differs by size and colour."""
-    return _run(page, {"type": "rule", "values": BY_LOOK})[1]
+def faults_by_look(page: Page, path: str, sizes: Iterable[tuple[int, int]]) -> list[str]:
+    """What axe finds at each size, dark and light, of what differs by size and colour; and nothing is too wide.
+
+    ``faults`` was asked before, of the same page in light: what it looked at, at its size, is not looked at again.
+    """
+    found, known = [], page.viewport_size
+    for width, height in sizes:
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+        page.emulate_media(color_scheme="dark")
+        found += _run(page, {"type": "rule", "values": BY_COLOUR})[1]
+        page.emulate_media(color_scheme="light")
+        if known != {"width": width, "height": height}:
+            found += _run(page, {"type": "rule", "values": BY_LOOK})[1]
+    return found
 
 
 def _run(page: Page, only: Any) -> tuple[int, list[str]]:
