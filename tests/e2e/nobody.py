@@ -1,8 +1,8 @@
 """A program that runs as another account of this machine: tries every port, socket and folder of its input.
 
 ``nobody.py UID`` with a JSON object on the standard input: ``ports``, ``sockets`` and ``folders`` that it tries, and
-``held``, the ports to each of which it opens and holds ``idle`` connections. A line of JSON says what it got to; it ends
-with its standard input.
+``held``, the ports to each of which it opens and holds ``idle`` connections. A line of JSON says what it got to; it
+ends with its standard input.
 """
 
 from __future__ import annotations
