@@ -15,6 +15,7 @@ PAGES = ("/audit", "/people", "/people?user=ines.vale", "/profile", "/objectives
 # Of what differs by size and colour alone: in the others axe looks at this, not at all that it knows. A scheme changes
 # colours alone (``test_assets.py``), so what depends on sizes is looked at in one scheme.
 BY_COLOUR = ["color-contrast"]
+OF_COLOURS = [*BY_COLOUR, "link-in-text-block"]  # all that axe knows of colours
 BY_LOOK = [*BY_COLOUR, "target-size", "scrollable-region-focusable"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -25,9 +26,16 @@ RUN = """only => axe.run(document, {runOnly: only, resultTypes: ["violations"], 
         each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 160)}`))])"""
 
 
-def faults(page: Page, axe: str) -> list[str]:
-    """What axe finds. It is evaluated, not put into the page, whose policy would refuse it."""
+def faults(page: Page, axe: str, scheme: str = "light") -> list[str]:
+    """What axe finds; in a dark page, of colours. It is evaluated, not put into the page, whose policy would refuse it.
+
+    What else axe looks at is the same in dark: the same test finds it in light.
+    """
     page.evaluate(axe)
+    if scheme == "dark":
+        passes, found = _run(page, {"type": "rule", "values": OF_COLOURS})
+        assert passes > 0 or found
+        return found
     passes, found = _run(page, TAGS)
     assert passes > 10
     return found
@@ -61,17 +69,17 @@ def test_axe_finds_nothing(opened: Opened, axe: str, scheme: str) -> None:
     at = opened(scheme=scheme)
     at.expected = {404}
     at.page.goto(f"{at.site.url}/login")
-    assert faults(at.page, axe) == []
+    assert faults(at.page, axe, scheme) == []
     at.log_in("olga.ops")
     for path in (*PAGES, "/nothing"):
         at.page.goto(at.site.url + path)
-        assert faults(at.page, axe) == [], path
+        assert faults(at.page, axe, scheme) == [], path
         assert at.page.locator("h1").count() == 1, path
     for path in ("/components", "/decisions"):
         at.page.goto(at.site.open_url + path)
-        assert faults(at.page, axe) == [], path
+        assert faults(at.page, axe, scheme) == [], path
     at.page.keyboard.press("?")
-    assert faults(at.page, axe) == []
+    assert faults(at.page, axe, scheme) == []
 
 
 def test_a_phone_sees_all(opened: Opened, axe: str) -> None:
