@@ -27,7 +27,7 @@ from .accessibility_tree import accessibility_faults
 from .conftest import Opened, Site, Watched, watching
 from .pictures import DOCS, IN_DOCS, take
 from .serving import serving
-from .test_pages import faults, faults_by_look
+from .test_pages import faults, looked_at
 
 pytestmark = pytest.mark.xdist_group("casework")  # which has its cards already
 MULE, MULE_RECORD = "/cases/C-1?view=open", "t0005122"
@@ -174,7 +174,12 @@ def test_every_width_holds_and_axe_finds_nothing(seated: Opened, axe: str) -> No
         come(page)
         found = [*faults(page, axe), *accessibility_faults(page)]
         assert page.locator("h1").count() == 1, path
-        found += faults_by_look(page, path, SIZES)
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)
+                found += looked_at(page)
         assert found == [], path
 
 

@@ -58,14 +58,14 @@ def test_health_is_found_read_and_left(console: Console, axe: str, scheme: str, 
     expect(page.locator("#rules")).to_contain_text("Floods, 10")
     expect(page.locator("#predictions")).to_contain_text("alerts a day")
     expect(page.locator("#overlap")).to_contain_text("large_payment")
-    assert faults(page, axe, scheme) == []
+    assert faults(page, axe) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("h1").count() == 1
     page.get_by_role("link", name="24 h", exact=True).press("Enter")
     expect(page.get_by_role("img", name="Alerts an hour over 24 hours, 42 in all")).to_be_visible()
-    assert faults(page, axe, scheme) == []
+    assert faults(page, axe) == []
     page.locator("#rules").get_by_role("link", name="spending").press("Enter")
     page.wait_for_url("**/rules/spending")
     expect(page.get_by_text("alerts a day: 2, predicted 7.5 to 10.5")).to_be_visible()
-    assert faults(page, axe, scheme) == []
+    assert faults(page, axe) == []
     page.context.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,11 +11,8 @@ from .conftest import Opened, Watched
 
 pytestmark = pytest.mark.xdist_group("browser")
 PAGES = ("/audit", "/people", "/people?user=ines.vale", "/profile", "/objectives/payments")
-# Of what differs by size and colour alone: in the others axe looks at this, not at all that it knows. A scheme changes
-# colours alone (``test_assets.py``), so what depends on sizes is looked at in one scheme.
-BY_COLOUR = ["color-contrast"]
-OF_COLOURS = [*BY_COLOUR, "link-in-text-block"]  # all that axe knows of colours
-BY_LOOK = [*BY_COLOUR, "target-size", "scrollable-region-focusable"]
+# Of what differs by size and colour alone: in the others axe looks at this, not at all that it knows.
+BY_LOOK = ["color-contrast", "target-size", "scrollable-region-focusable"]
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -26,36 +22,17 @@ RUN = """only => axe.run(document, {runOnly: only, resultTypes: ["violations"], 
         each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 160)}`))])"""
 
 
-def faults(page: Page, axe: str, scheme: str = "light") -> list[str]:
-    """What axe finds; in a dark page, of colours. It is evaluated, not put into the page, whose policy would refuse it.
-
-    What else axe looks at is the same in dark: the same test finds it in light.
-    """
+def faults(page: Page, axe: str) -> list[str]:
+    """What axe finds. It is evaluated, not put into the page, whose policy would refuse it."""
     page.evaluate(axe)
-    if scheme == "dark":
-        passes, found = _run(page, {"type": "rule", "values": OF_COLOURS})
-        assert passes > 0 or found
-        return found
     passes, found = _run(page, TAGS)
     assert passes > 10
     return found
 
 
-def faults_by_look(page: Page, path: str, sizes: Iterable[tuple[int, int]]) -> list[str]:
-    """What axe finds at each size, dark and light, of what differs by size and colour; and nothing is too wide.
-
-    ``faults`` was asked before, of the same page in light: what it looked at, at its size, is not looked at again.
-    """
-    found, known = [], page.viewport_size
-    for width, height in sizes:
-        page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-        page.emulate_media(color_scheme="dark")
-        found += _run(page, {"type": "rule", "values": BY_COLOUR})[1]
-        page.emulate_media(color_scheme="light")
-        if known != {"width": width, "height": height}:
-            found += _run(page, {"type": "rule", "values": BY_LOOK})[1]
-    return found
+def looked_at(page: Page) -> list[str]:
+    """What axe, which is in the page already, finds of that which differs by size and colour."""
+    return _run(page, {"type": "rule", "values": BY_LOOK})[1]
 
 
 def _run(page: Page, only: Any) -> tuple[int, list[str]]:
@@ -69,17 +46,17 @@ def test_axe_finds_nothing(opened: Opened, axe: str, scheme: str) -> None:
     at = opened(scheme=scheme)
     at.expected = {404}
     at.page.goto(f"{at.site.url}/login")
-    assert faults(at.page, axe, scheme) == []
+    assert faults(at.page, axe) == []
     at.log_in("olga.ops")
     for path in (*PAGES, "/nothing"):
         at.page.goto(at.site.url + path)
-        assert faults(at.page, axe, scheme) == [], path
+        assert faults(at.page, axe) == [], path
         assert at.page.locator("h1").count() == 1, path
     for path in ("/components", "/decisions"):
         at.page.goto(at.site.open_url + path)
-        assert faults(at.page, axe, scheme) == [], path
+        assert faults(at.page, axe) == [], path
     at.page.keyboard.press("?")
-    assert faults(at.page, axe, scheme) == []
+    assert faults(at.page, axe) == []
 
 
 def test_a_phone_sees_all(opened: Opened, axe: str) -> None:

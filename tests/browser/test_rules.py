@@ -60,7 +60,7 @@ def test_axe_finds_nothing_and_nothing_is_too_wide(console: Console, axe: str, s
     page = console.seat("all.roles", "/profile", width, scheme)
     for path in PAGES:
         page.goto(console.url + path)
-        assert faults(page, axe, scheme) == [], path
+        assert faults(page, axe) == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert page.locator("h1").count() == 1, path
     page.context.close()

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from .accessibility_tree import accessibility_faults
 from .conftest import Opened, Site, Watched, watching
-from .test_pages import faults, faults_by_look
+from .test_pages import faults, looked_at
 from .walking import MULE, Walk, transfer, walking
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("browser")]
@@ -192,7 +192,12 @@ def test_every_page_at_every_width_light_and_dark(people: Opened, walk: Walk, ax
         page.goto(walk.url + path)
         expect(page.locator(".sk")).to_have_count(0, timeout=WAIT_MS)
         found = [*faults(page, axe), *accessibility_faults(page)]
-        found += faults_by_look(page, path, SIZES)
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            for scheme in ("dark", "light"):
+                page.emulate_media(color_scheme=scheme)
+                found += looked_at(page)
         assert found == [], path
         assert page.locator("h1").count() == 1, path
 

@@ -54,15 +54,6 @@ def test_the_editor_is_bundled_from_pinned_packages_and_takes_no_style_element()
     assert "adoptedStyleSheets=[" in (FOLDER / "vendor/codemirror.js").read_text()
 
 
-def test_a_scheme_changes_colours_and_nothing_else() -> None:
-    """``light-dark()`` takes colours alone: in a browser, what depends on sizes is looked at in one scheme."""
-    style = "".join(path.read_text() for path in sorted((FOLDER / "css").glob("*.css")))
-    assert "light-dark(" in style
-    assert "prefers-color-scheme" not in style
-    by_scheme = re.findall(r"^.*data-theme.*$", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL), re.MULTILINE)
-    assert by_scheme == [f':root[data-theme="{scheme}"] {{ color-scheme: {scheme}; }}' for scheme in ("light", "dark")]
-
-
 def test_a_page_stays_within_its_budget(tmp_path: Path) -> None:
     """What a page loads, compressed as it is sent."""
     with room(tmp_path) as at:
