@@ -70,16 +70,18 @@ def test_topics_have_their_partitions_and_only_one_name(kafka_broker: LocalBroke
         kafka_broker.create_topic("three-parts")
 
 
-def test_a_crash_loses_neither_records_nor_address(kafka_broker: LocalBroker, kafka_topic: Callable[..., str]) -> None:
-    address, topic = kafka_broker.brokers, kafka_topic()
-    _send(address, topic, b"acknowledged")
-    kafka_broker.kill()
-    try:
-        assert kafka_broker.pid is None
-    finally:  # it is everybody's
-        kafka_broker.start()
-    assert kafka_broker.brokers == address
-    assert _first(address, topic).value() == b"acknowledged"
+def test_a_crash_loses_neither_records_nor_address() -> None:
+    with LocalBroker(brief=True) as broker:
+        address = broker.brokers
+        broker.create_topic("kept")
+        _send(address, "kept", b"acknowledged")
+        broker.kill()
+        assert broker.pid is None
+        broker.start()
+        assert broker.brokers == address
+        assert _first(address, "kept").value() == b"acknowledged"
+        folder = broker.folder
+    assert not folder.exists()
 
 
 def test_the_broker_goes_with_its_owner() -> None:
