@@ -29,7 +29,7 @@ from .pictures import DOCS, IN_DOCS, take
 from .serving import serving
 from .test_pages import faults, looked_at
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("casework")  # which has its cards already
 MULE, MULE_RECORD = "/cases/C-1?view=open", "t0005122"
 LATE_MS = 120_000  # what the engine judges anew takes its time where other tests run
 SIZES = ((1440, 900), (1100, 800), (720, 900), (390, 844))

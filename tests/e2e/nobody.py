@@ -1,7 +1,8 @@
 """A program that runs as another account of this machine: tries every port, socket and folder of its input.
 
-``nobody.py UID`` with a JSON object on the standard input: ``ports``, ``sockets``, ``folders``, and ``idle``, how many
-connections it opens to each port and holds. A line of JSON says what it got to; it ends with its standard input.
+``nobody.py UID`` with a JSON object on the standard input: ``ports``, ``sockets`` and ``folders`` that it tries, and
+``held``, the ports to each of which it opens and holds ``idle`` connections. A line of JSON says what it got to; it
+ends with its standard input.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def main() -> None:
     got = [each for port in asked["ports"] for each in tried(port)]
     got += [f"connected to {path}" for path in asked["sockets"] if connected(path)]
     got += [f"read {path}" for folder in asked["folders"] for path in readable(folder)]
-    held = hold(asked["ports"], asked["idle"])
+    held = hold(asked["held"], asked["idle"])
     sys.stdout.write(json.dumps({"got": got, "held": len(held)}) + "\n")
     sys.stdout.flush()
     sys.stdin.read()

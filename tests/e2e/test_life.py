@@ -49,6 +49,20 @@ def watchers(spark: SparkSession) -> int:
     return sum(each.getName().startswith("Idle Worker Monitor") for each in threads if each.isAlive())
 
 
+def end_idle_workers(spark: SparkSession) -> None:
+    """End the Python workers that have nothing to do, as Spark does after a minute: each has descriptors of Java.
+
+    How many there are depends on how tasks met. What calls this has no task at work.
+    """
+    java: Any = spark.sparkContext._jvm
+    environment = java.org.apache.spark.SparkEnv.get()
+    field = environment.getClass().getDeclaredField("pythonWorkers")
+    field.setAccessible(True)
+    factories = field.get(environment).values().toSeq()
+    for number in range(factories.size()):
+        getattr(factories.apply(number), "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers")()
+
+
 def settled(measure: Callable[[], Any], wanted: Any) -> Any:
     """What is measured, once it is what it should be, or for the last time: closing takes a moment."""
     deadline_s = time.monotonic() + WAIT_S
@@ -62,6 +76,7 @@ def test_starts_and_stops_leave_nothing_open(spark: SparkSession, tmp_path: Path
     java = next(each.pid for each in psutil.Process().children(recursive=True) if each.name() == "java")
 
     def measure() -> Counter[str]:
+        end_idle_workers(spark)
         here, there = open_files(os.getpid()), open_files(java)
         open_now = {f"driver {kind}": count for kind, count in here.items()}
         open_now |= {f"java {kind}": count for kind, count in there.items()}

@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crossline.serve.console.warmup import ASKED, warm
 
 from .cards import cards
 from .kit import room
 
 
+@pytest.mark.xdist_group("casework")  # which has its cards already
 def test_all_that_is_asked_is_answered_and_what_fails_does_not_end_it(tmp_path: Path) -> None:
     answered: list[tuple[str, int]] = []
     with room(tmp_path, project=cards()) as at:
