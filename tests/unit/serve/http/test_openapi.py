@@ -23,7 +23,7 @@ SCOPES = {
     *("read:alerts", "read:records", "write:labels", "write:records", "write:cases", "write:lists", "hold"),
     *("rules:draft", "rules:approve", "admin", ""),
 }
-EXAMPLES = 200 if os.environ.get("CROSSLINE_DEEP") == "1" else 6  # of each operation
+EXAMPLES = 200 if os.environ.get("CROSSLINE_DEEP") == "1" else 12  # of each operation
 
 
 def document(client: Client) -> dict[str, Any]:
