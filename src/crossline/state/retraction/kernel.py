@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +12,10 @@ from crossline.basics.values import I32, I64
 from crossline.plan.pattern_spaces import PatternSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
+from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
-from crossline.state.retraction.replays import Replay, replays_of
+from crossline.state.retraction.replays import Change, Replay, arrivals_of, replays_of
 from crossline.state.retraction.table import BITS, Table, facts_in, places_in
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
 from crossline.state.windows.point_query import loaded, numbered
@@ -36,6 +37,7 @@ class Reevaluation:
         self.duplicate_ms = duplicate_ms
         self._make = make
         self._table = Table(lines_of(plan.judging), (plan.filters + 7) // 8)
+        self._constant = ConstantVerdicts.of(plan)
         self._delta: Delta | None = None
         self._came = 0
 
@@ -82,7 +84,7 @@ class Reevaluation:
 
     def _apart(self, entered: IntakeRows, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
         """The replays of keys where something is out of order: of some keys together, of a large one in parts."""
-        table, reach_ms = self._table, self.plan.retention_ms + 1
+        table = self._table
         place = np.full(len(table), -1, np.int64)
         place[ordered] = np.arange(len(ordered))
         changes = entered.changes(table, np.unique(table.key[ordered]))
@@ -91,7 +93,7 @@ class Reevaluation:
         for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             held = ordered[start:end][ordered[start:end] < first]
             mine, of_key = changes[int(table.key[ordered[start]])], list[Replay]()
-            for each in replays_of(held, mine, place, table.number("clock_ms"), reach_ms, tied=tied):
+            for each in self._replays(held, mine, place, tied=tied):
                 if rows > PIECE and len(of_key) > repeats:
                     yield Piece.of([*replays, of_key], repeats=repeats, ended=False)
                     replays, of_key, repeats = [], of_key[-1:], True
@@ -104,6 +106,16 @@ class Reevaluation:
                 replays, rows, repeats = [], 0, False
         if replays:
             yield Piece.of(replays, repeats=repeats)
+
+    def _replays(self, held: I64, changes: Sequence[Change], place: I64, *, tied: bool) -> Iterable[Replay]:
+        """The replays of one key: one alone where no change can make a difference to any verdict."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        clock_ms = table.number("clock_ms")
+        if self._constant is not None and not tied:
+            arrivals = arrivals_of(held, changes, place, clock_ms, reach_ms)
+            if arrivals is not None and self._constant.hold(table, self._make, arrivals):
+                return [Replay(arrivals.before, arrivals.final, None)]
+        return replays_of(held, changes, place, clock_ms, reach_ms, tied=tied)
 
     def nothing(self) -> KeyedBatch:
         """An empty batch of the table's columns: judged where only cross-key figures changed."""
@@ -162,7 +174,7 @@ class Reevaluation:
         """
         if plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
-        self.plan = plan
+        self.plan, self._constant = plan, ConstantVerdicts.of(plan)
         self._table.relined(lines_of(plan.judging))
 
     def evict(self, cutoff_ms: int) -> None:

@@ -12,6 +12,21 @@ from crossline.basics.values import I64
 from crossline.state.batch import Cause
 
 _BEFORE_ALL = -(2**62)
+LEAST = 4  # records of a key out of order: fewer variants are judged one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What comes under one key in a batch, of which something is out of order.
+
+    ``before``: the rows in order of which nothing changes and that windows reach. ``held``: the rows behind them that
+    were there. ``added``: the new rows, in the order in which they came. ``final``: both, in order.
+    """
+
+    before: I64
+    held: I64
+    added: I64
+    final: I64
 
 
 @dataclass(slots=True)
@@ -75,3 +90,24 @@ def replays_of(
         rows = np.insert(rows, np.searchsorted(order[rows], order[added]), added)
         newest, cause = int(place[rows[-1]]) if len(rows) else settled, change.cause
     yield Replay(before, np.append(rows, np.array(tail, np.int64)), cause)
+
+
+def arrivals_of(held: I64, changes: Sequence[Change], place: I64, clock_ms: I64, reach_ms: int) -> Arrivals | None:
+    """The same of one key to which nothing happens but that its own records come; None where more does.
+
+    None too where few are out of order, or where the order in which they came is not the one of rows of one clock.
+    """
+    if not all(change.own and not change.removed for change in changes):
+        return None
+    added = np.array([row for change in changes for row in change.added], np.int64)
+    first = int(place[added].min())
+    split = int(np.searchsorted(place[held], first))
+    came = np.append(held[split:], added)
+    if int((np.maximum.accumulate(place[came]) > place[came]).sum()) < LEAST:
+        return None
+    final = came[np.argsort(clock_ms[came], kind="stable")]
+    if (np.diff(place[final]) < 0).any():
+        return None
+    before = held[:split]
+    before = before[clock_ms[before] >= clock_ms[final[0]] - reach_ms]
+    return Arrivals(before, held[split:], added, final)

@@ -70,6 +70,12 @@ class Table:
         return live
 
     @property
+    def filters(self) -> U8:
+        """The bits of the filters that each row passes."""
+        filters: U8 = self._columns[layout.ROW_FILTERS.name].rows
+        return filters
+
+    @property
     def _chunk(self) -> I32:
         chunks: I32 = self._columns[layout.CHUNK.name].rows
         return chunks
@@ -230,10 +236,13 @@ class Table:
         )
 
     def _places(self, rows: Any) -> ArrivalOrder:
-        used, chunk = np.unique(self._chunk[rows], return_inverse=True)
+        numbers = self._chunk[rows]
+        used = np.flatnonzero(np.bincount(numbers, minlength=1))
+        chunk = np.zeros(len(self.chunks) + 1, np.int32)
+        chunk[used] = np.arange(len(used))
         chunks = [self.chunks[number] for number in used.tolist()]
         reached_ms, offsets = self.number("reached_ms")[rows], self.number("offset")[rows]
-        return ArrivalOrder(reached_ms, offsets, chunk.astype(np.int32), chunks)
+        return ArrivalOrder(reached_ms, offsets, chunk[numbers], chunks)
 
     def rows_of(self, key: bytes) -> I64:
         """The rows of ``key`` that count, in order."""
