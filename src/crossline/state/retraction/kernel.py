@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, Repla
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
-from crossline.state.retraction.replays import Change, Replay, arrivals_of, replays_of
+from crossline.state.retraction.replays import Replay, arrivals_of, replays_of
 from crossline.state.retraction.table import BITS, Table, facts_in, places_in
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
 from crossline.state.windows.point_query import loaded, numbered
@@ -87,13 +88,43 @@ class Reevaluation:
         table = self._table
         place = np.full(len(table), -1, np.int64)
         place[ordered] = np.arange(len(ordered))
-        changes = entered.changes(table, np.unique(table.key[ordered]))
-        replays, rows, repeats = list[list[Replay]](), 0, False
         edges = np.flatnonzero(np.diff(table.key[ordered], prepend=-1, append=-1))
-        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            held = ordered[start:end][ordered[start:end] < first]
-            mine, of_key = changes[int(table.key[ordered[start]])], list[Replay]()
-            for each in self._replays(held, mine, place, tied=tied):
+        of_keys, left = [ordered[start:end] for start, end in pairwise(edges.tolist())], list[I64]()
+        if self._constant is None or tied or len(entered.removed):
+            left, of_keys = of_keys, []
+        others = frozenset(entered.apart(table).tolist())
+        for rows in of_keys:
+            piece = None if int(table.key[rows[0]]) in others else self._unmoved(rows, place, first)
+            if piece is None:
+                left.append(rows)
+            else:
+                yield piece
+        if left:
+            yield from self._variants(entered, left, place, first, tied=tied)
+
+    def _unmoved(self, rows: I64, place: I64, first: int) -> Piece | None:
+        """The last variant of a key alone, where no variant has a hit; else None. ``rows``: of the key, in order."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        held, added = rows[rows < first], np.sort(rows[rows >= first])
+        arrivals = arrivals_of(held, added, place, table.number("clock_ms"), reach_ms)
+        if arrivals is None or self._constant is None:
+            return None
+        hits = self._constant.hits(table, self._make, arrivals)
+        if hits is None:
+            return None
+        return replace(Piece.of([[Replay(arrivals.before, arrivals.final, None)]]), hits=hits)
+
+    def _variants(
+        self, entered: IntakeRows, of_keys: Sequence[I64], place: I64, first: int, *, tied: bool
+    ) -> Iterator[Piece]:
+        """The variants of keys, of each the rows in order."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        changes = entered.changes(table, table.key[[mine[0] for mine in of_keys]])
+        replays, rows, repeats = list[list[Replay]](), 0, False
+        for key_rows in of_keys:
+            mine, of_key = changes[int(table.key[key_rows[0]])], list[Replay]()
+            held = key_rows[key_rows < first]
+            for each in replays_of(held, mine, place, table.number("clock_ms"), reach_ms, tied=tied):
                 if rows > PIECE and len(of_key) > repeats:
                     yield Piece.of([*replays, of_key], repeats=repeats, ended=False)
                     replays, of_key, repeats = [], of_key[-1:], True
@@ -106,16 +137,6 @@ class Reevaluation:
                 replays, rows, repeats = [], 0, False
         if replays:
             yield Piece.of(replays, repeats=repeats)
-
-    def _replays(self, held: I64, changes: Sequence[Change], place: I64, *, tied: bool) -> Iterable[Replay]:
-        """The replays of one key: one alone where no change can make a difference to any verdict."""
-        table, reach_ms = self._table, self.plan.retention_ms + 1
-        clock_ms = table.number("clock_ms")
-        if self._constant is not None and not tied:
-            arrivals = arrivals_of(held, changes, place, clock_ms, reach_ms)
-            if arrivals is not None and self._constant.hold(table, self._make, arrivals):
-                return [Replay(arrivals.before, arrivals.final, None)]
-        return replays_of(held, changes, place, clock_ms, reach_ms, tied=tied)
 
     def nothing(self) -> KeyedBatch:
         """An empty batch of the table's columns: judged where only cross-key figures changed."""

@@ -20,13 +20,21 @@ class Arrivals:
     """What comes under one key in a batch, of which something is out of order.
 
     ``before``: the rows in order of which nothing changes and that windows reach. ``held``: the rows behind them that
-    were there. ``added``: the new rows, in the order in which they came. ``final``: both, in order.
+    were there. ``added``: the new rows, in the order in which they came. ``final``: both, in order. ``late``: the places
+    of those that came out of order, ascending; ``place``: of each row (of the table) its place.
     """
 
     before: I64
     held: I64
     added: I64
     final: I64
+    late: I64
+    place: I64
+
+    def later(self, rows: I64) -> I64:
+        """Of each row how many came out of order with a place before it: no more can have come since it did."""
+        found: I64 = np.searchsorted(self.late, self.place[rows])
+        return found
 
 
 @dataclass(slots=True)
@@ -92,22 +100,19 @@ def replays_of(
     yield Replay(before, np.append(rows, np.array(tail, np.int64)), cause)
 
 
-def arrivals_of(held: I64, changes: Sequence[Change], place: I64, clock_ms: I64, reach_ms: int) -> Arrivals | None:
-    """The same of one key to which nothing happens but that its own records come; None where more does.
+def arrivals_of(held: I64, added: I64, place: I64, clock_ms: I64, reach_ms: int) -> Arrivals | None:
+    """What comes of one key whose rows ``held`` are in order, and to which nothing happens but that ``added`` rows come.
 
-    None too where few are out of order, or where the order in which they came is not the one of rows of one clock.
+    None where few are out of order, or where rows of one clock came in another order than they are in.
     """
-    if not all(change.own and not change.removed for change in changes):
-        return None
-    added = np.array([row for change in changes for row in change.added], np.int64)
-    first = int(place[added].min())
-    split = int(np.searchsorted(place[held], first))
+    split = int(np.searchsorted(place[held], int(place[added].min())))
     came = np.append(held[split:], added)
-    if int((np.maximum.accumulate(place[came]) > place[came]).sum()) < LEAST:
+    late = came[np.maximum.accumulate(place[came]) > place[came]]
+    if len(late) < LEAST:
         return None
     final = came[np.argsort(clock_ms[came], kind="stable")]
     if (np.diff(place[final]) < 0).any():
         return None
     before = held[:split]
     before = before[clock_ms[before] >= clock_ms[final[0]] - reach_ms]
-    return Arrivals(before, held[split:], added, final)
+    return Arrivals(before, held[split:], added, final, np.sort(place[late]), place)

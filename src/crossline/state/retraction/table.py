@@ -254,6 +254,17 @@ class Table:
 
     def in_order(self, rows: Any) -> Any:
         """``rows`` by key, then by clock; of one clock those first that came first."""
+        clock_ms, keys = self.number("clock_ms")[rows], self.key[rows]
+        order = np.lexsort((clock_ms, keys))
+        clock_ms, keys = clock_ms[order], keys[order]
+        same = (clock_ms[1:] == clock_ms[:-1]) & (keys[1:] == keys[:-1])
+        among = np.append(same, False) | np.append(False, same)
+        ordered = rows[order]
+        ordered[among] = self._as_they_came(ordered[among])
+        return ordered
+
+    def _as_they_came(self, rows: Any) -> Any:
+        """``rows`` by key, by clock, and by the order in which they came."""
         used, chunk = np.unique(self._chunk[rows], return_inverse=True)
         known = [self.chunks[number][:2] for number in used.tolist()]
         came = [(arrival_log(log), sequence) for log, sequence in known]
