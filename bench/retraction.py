@@ -1,9 +1,9 @@
 """The cost of a record under ``late_policy: reevaluate``, of one key that gets very many, of which one in ten is late.
 
 ``python -m bench.retraction [--only NAME ...] [--batches N]``. Records of one key, 1,000 a second, one in ten up to 2 s
-late, through decoding, routing and one shard; only the shard's judging is timed, in processor seconds of this process,
-and only once the window is full. Beside each case the same rules under ``evaluate``. ``--profile`` prints where the time
-goes.
+late, through decoding, routing and one shard. Only the judging of the shard is timed, in processor seconds of this
+process, and only once the window is full. Beside each case stand the same rules under ``evaluate``. ``--profile``
+prints where the time goes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ STREAM = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``seconds``: of the windows. ``batch``: records of a batch. ``far``: thresholds that are never met, else always."""
+    """``seconds``: of the windows. ``batch``: records of a batch. ``far``: thresholds are never met, else always."""
 
     name: str
     rules: str

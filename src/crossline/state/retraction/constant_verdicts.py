@@ -15,59 +15,62 @@ are judged one by one (``replays``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from crossline.basics.values import F64, I64, U8
-from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPlan, KeySpacePlan
+from crossline.basics.formula.tree import Compare, Constant, Name
+from crossline.basics.values import I64, U8
+from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPlan, FormulaPlan, KeySpacePlan
 from crossline.state.batch import Bools, Delta, Hits, KeyedBatch, RowFeatures, no_hits
+from crossline.state.retraction.figure_bounds import EXACT, GROWING, Bounds, figure_bounds
+from crossline.state.retraction.formula_bounds import Truth, truth_of
 from crossline.state.retraction.replays import Arrivals
 from crossline.state.retraction.table import Table
 from crossline.state.windows.emission.columns import in_force
 from crossline.state.windows.record_store import ANY_AGE
 
-GROWING = frozenset({"count", "distinct_count", "max", "min", "sum", "avg"})
-EXACT = 2.0**53  # up to here floats have every integer
-_SLACK = 1e-9  # of what is computed here in floats, and by the kernel exactly
 _FIGURE = "figure"
+Figures = tuple[tuple[str, int, int], ...]  # name, aggregate, count of its window
 
 
 class ConstantVerdicts:
-    """The comparisons of ``plan``, and how far records that are added may move what each compares."""
+    """The comparisons and formulas of ``plan``, and how far records that come may move what they are of."""
 
     def __init__(self, plan: KeySpacePlan) -> None:
-        counts = {number: AggregateSpec(number, -1, "count") for number in range(len(plan.windows))}
-        aggregates = list(dict.fromkeys([*plan.aggregates, *counts.values()]))
+        counts = [AggregateSpec(number, -1, "count") for number in range(len(plan.windows))]
+        aggregates = list(dict.fromkeys([*plan.aggregates, *counts]))
         self._plan = plan
-        numbers = [
-            (aggregates.index(plan.aggregates[line.aggregate]), aggregates.index(counts[_window(plan, line)]))
-            for line in plan.lines
-        ]
+        self._figures = [_figures_of(line, plan, aggregates, counts) for line in plan.judging]
         probes = tuple(
             FeatureQueryPlan(
                 rule_id=line.rule_id,
                 version=line.version,
                 filter=line.filter_in(plan),
-                figures=((_FIGURE, *of_line),),
+                figures=figures,
                 facts=(),
                 spans=line.spans,
                 judge_lateness_ms=line.judge_lateness_ms,
             )
-            for of_line, line in zip(numbers, plan.lines, strict=True)
+            for figures, line in zip(self._figures, plan.judging, strict=True)
         )
-        self._probe = replace(plan, aggregates=tuple(aggregates), lines=(), feature_queries=probes)
+        self._probe = replace(plan, aggregates=tuple(aggregates), lines=(), formulas=(), feature_queries=probes)
 
     @staticmethod
     def of(plan: Any) -> ConstantVerdicts | None:
         """Those of ``plan``; None where it has verdicts that this cannot speak of."""
-        if not isinstance(plan, KeySpacePlan) or plan.formulas or plan.feature_queries or not plan.lines:
+        if not isinstance(plan, KeySpacePlan) or plan.feature_queries or not plan.judging:
             return None
         known = all(plan.aggregates[line.aggregate].aggregate in GROWING for line in plan.lines)
         exact = all(abs(line.threshold) < EXACT for line in plan.lines)
-        return ConstantVerdicts(plan) if known and exact else None
+        plain = all(
+            not line.cross_key_inputs and line.verdict.scored is None and not line.verdict.waits
+            for line in plan.formulas
+        )
+        return ConstantVerdicts(plan) if known and exact and plain else None
 
     def hits(self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals) -> Hits | None:
         """What the last variant is: no hits at its rows, and the lines that each satisfies.
@@ -78,18 +81,19 @@ class ConstantVerdicts:
         batch, features = self._as_they_came(table, make, arrivals.before, came)
         more = arrivals.later(came)
         satisfied = np.zeros((len(came), 8 * table.bits("sat").shape[1]), np.uint8)
-        for number, (line, figures) in enumerate(zip(self._plan.lines, features, strict=True)):
-            judged = figures.rows
+        for number, (line, found) in enumerate(zip(self._plan.judging, features, strict=True)):
+            judged = found.rows
             if not len(judged):
                 continue
-            bounds = self._bounds(line, batch, figures, more[judged], len(arrivals.held))
-            verdict = None if bounds is None else _verdict(line, figures.figures[_FIGURE].defined, *bounds)
-            if verdict is None:
+            bounds = self._bounds(number, batch, found, more[judged], len(arrivals.held))
+            truth = _truth(line, bounds, batch, judged)
+            if not truth.maybe.any():
+                continue
+            if line.emit_every or not truth.sure.all():
                 return None
-            if verdict:
-                if line.emit_every or not self._stays(table, number, arrivals.before, clock_ms[came[judged]]):
-                    return None
-                satisfied[judged, number] = 1
+            if not self._stays(table, number, arrivals.before, clock_ms[came[judged]]):
+                return None
+            satisfied[judged, number] = 1
         place = np.empty(len(table), np.int64)
         place[came] = np.arange(len(came))
         sat = np.packbits(satisfied[place[arrivals.final]], axis=1, bitorder="little")
@@ -107,38 +111,28 @@ class ConstantVerdicts:
         batch = table.batch(came, key, np.zeros(len(came), np.int32))
         return batch, store.judge(batch).features
 
-    def _bounds(
-        self, line: ComparisonPlan, batch: KeyedBatch, features: RowFeatures, more: I64, held: int
-    ) -> tuple[F64, F64] | None:
-        """The least and the greatest that the figure of each row may be in any variant; None where that is not known.
+    def _bounds(self, number: int, batch: KeyedBatch, features: RowFeatures, more: I64, held: int) -> dict[str, Bounds]:
+        """The bounds of each figure of line ``number``, by name, at its rows.
 
         ``more``: how many records its window may get besides. The first ``held`` rows of ``batch`` were there before.
         """
-        plan, figure = self._plan, features.figures[_FIGURE]
-        aggregate = plan.aggregates[line.aggregate]
-        was = figure.values.astype(np.float64)
-        if figure.up is not None or not (np.abs(was) < EXACT).all():
-            return None
-        if aggregate.aggregate in ("count", "distinct_count"):
-            return was, was + more
-        if not figure.defined.all():
-            return None
-        entered = _bit_of(batch.filters, plan.windows[aggregate.window].filter)
-        entered[:held] = False
-        values = batch.values[aggregate.column][entered].astype(np.float64)
-        least, most = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-        if not max(abs(least), abs(most)) * (int(more.max()) + 1) < EXACT:
-            return None
-        low, high = _BOUNDS[aggregate.aggregate](was, figure.counts, np.where(len(values), more, 0), least, most)
-        slack = _SLACK * (np.abs(was) + (more + 1) * max(abs(least), abs(most)))
-        return low - slack, high + slack
+        found = {}
+        for name, aggregate_number, _ in self._figures[number]:
+            aggregate = self._probe.aggregates[aggregate_number]
+            values = np.zeros(0)
+            if aggregate.aggregate in ("sum", "avg", "min", "max"):
+                entered = _bit_of(batch.filters, self._plan.windows[aggregate.window].filter)
+                entered[:held] = False
+                values = batch.values[aggregate.column][entered].astype(np.float64)
+            found[name] = figure_bounds(aggregate.aggregate, features.figures[name], more, values)
+        return found
 
     def _stays(self, table: Table, number: int, before: I64, clock_ms: I64) -> bool:
         """Whether in every variant each row of line ``number`` follows one that satisfies it and is in its window.
 
         All rows of the variants satisfy it, at ``clock_ms`` in the order in which they came.
         """
-        line = self._plan.lines[number]
+        line = self._plan.judging[number]
         ingest_ms, lateness_ms = table.number("ingest_ms")[before], table.number("lateness_ms")[before]
         judged = _bit_of(table.filters[before], line.filter_in(self._plan))
         judged &= in_force(line.spans, line.judge_lateness_ms, ingest_ms, lateness_ms)
@@ -151,62 +145,29 @@ class ConstantVerdicts:
         return bool((np.diff(ahead) < line.rearm_in(self._plan)[0]).all())
 
 
-def _greatest(was: F64, counts: I64, more: I64, least: float, most: float) -> tuple[F64, F64]:  # noqa: ARG001
-    return was, np.where(more > 0, np.maximum(was, most), was)
+def _figures_of(
+    line: ComparisonPlan | FormulaPlan,
+    plan: KeySpacePlan,
+    aggregates: Sequence[AggregateSpec],
+    counts: Sequence[AggregateSpec],
+) -> Figures:
+    if isinstance(line, FormulaPlan):
+        of_formula = ((name, plan.aggregates[of], plan.aggregates[count]) for name, of, count in line.figures)
+        return tuple((name, aggregates.index(of), aggregates.index(count)) for name, of, count in of_formula)
+    compared = plan.aggregates[line.aggregate]
+    return ((_FIGURE, aggregates.index(compared), aggregates.index(counts[compared.window])),)
 
 
-def _least(was: F64, counts: I64, more: I64, least: float, most: float) -> tuple[F64, F64]:  # noqa: ARG001
-    return np.where(more > 0, np.minimum(was, least), was), was
-
-
-def _total(was: F64, counts: I64, more: I64, least: float, most: float) -> tuple[F64, F64]:  # noqa: ARG001
-    return was + more * min(0.0, least), was + more * max(0.0, most)
-
-
-def _mean(was: F64, counts: I64, more: I64, least: float, most: float) -> tuple[F64, F64]:
-    """The further the mean is from the values that come, the more of them move it the more."""
-    held, after = was * counts, np.maximum(counts + more, 1)
-    low, high = (held + more * least) / after, (held + more * most) / after
-    return np.minimum(was, low), np.maximum(was, high)
-
-
-# By aggregate: (value, records in the window, how many more there may be, least and greatest value of these) -> bounds.
-_BOUNDS = {"max": _greatest, "min": _least, "sum": _total, "avg": _mean}
-
-
-def _verdict(line: ComparisonPlan, defined: Bools, low: F64, high: F64) -> bool | None:
-    """Whether the line is satisfied at each of its rows in each variant: True or False; None: it is not known."""
-    least, most = _extremes(line, low, high)
-    if not most.any():
-        return False
-    return True if least.all() and defined.all() else None
+def _truth(line: ComparisonPlan | FormulaPlan, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
+    """Whether ``line`` is satisfied at the rows that it judged, in every variant or in any."""
+    if isinstance(line, FormulaPlan):
+        facts = {name: each.take(pa.array(judged)) for name, each in batch.facts.items()}
+        return truth_of(line.verdict.when.root, bounds, facts, len(judged))
+    compared = Compare((Name(_FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
+    return truth_of(compared, bounds, {}, len(judged))
 
 
 def _bit_of(filters: U8, number: int) -> Bools:
     """Which rows of ``filters`` are an entry of ``number``."""
     found: Bools = ((filters[:, number >> 3] >> (number & 7)) & 1).astype(np.bool_)
     return found
-
-
-def _window(plan: KeySpacePlan, line: ComparisonPlan) -> int:
-    return plan.aggregates[line.aggregate].window
-
-
-def _extremes(line: ComparisonPlan, low: F64, high: F64) -> tuple[Bools, Bools]:
-    """Of each row whether the line is satisfied wherever in ``low`` to ``high`` its figure is, and anywhere there."""
-    bound = float(line.threshold)
-    sure: Bools
-    maybe: Bools
-    match line.operator:
-        case ">=":
-            sure, maybe = low >= bound, high >= bound
-        case ">":
-            sure, maybe = low > bound, high > bound
-        case "<=":
-            sure, maybe = high <= bound, low <= bound
-        case "<":
-            sure, maybe = high < bound, low < bound
-        case _:
-            only, within = (low == bound) & (high == bound), (low <= bound) & (bound <= high)
-            sure, maybe = (only, within) if line.operator == "==" else (~within, ~only)
-    return sure, maybe

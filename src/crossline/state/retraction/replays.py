@@ -20,8 +20,8 @@ class Arrivals:
     """What comes under one key in a batch, of which something is out of order.
 
     ``before``: the rows in order of which nothing changes and that windows reach. ``held``: the rows behind them that
-    were there. ``added``: the new rows, in the order in which they came. ``final``: both, in order. ``late``: the places
-    of those that came out of order, ascending; ``place``: of each row (of the table) its place.
+    were there. ``added``: the new rows, in the order in which they came. ``final``: both, in order. ``late``: the
+    places of those that came out of order, ascending; ``place``: of each row (of the table) its place.
     """
 
     before: I64
@@ -101,7 +101,7 @@ def replays_of(
 
 
 def arrivals_of(held: I64, added: I64, place: I64, clock_ms: I64, reach_ms: int) -> Arrivals | None:
-    """What comes of one key whose rows ``held`` are in order, and to which nothing happens but that ``added`` rows come.
+    """What comes of one key whose rows ``held`` are in order, and to which only ``added`` rows come.
 
     None where few are out of order, or where rows of one clock came in another order than they are in.
     """
