@@ -258,7 +258,9 @@ class Table:
         order = np.lexsort((clock_ms, keys))
         clock_ms, keys = clock_ms[order], keys[order]
         same = (clock_ms[1:] == clock_ms[:-1]) & (keys[1:] == keys[:-1])
-        among = np.append(same, False) | np.append(False, same)
+        among = np.zeros(len(rows), np.bool_)
+        among[1:] = same
+        among[:-1] |= same
         ordered = rows[order]
         ordered[among] = self._as_they_came(ordered[among])
         return ordered
