@@ -21,7 +21,7 @@ from .strategies import START_MS, STREAM, Body, Record
 from .test_corrections import WITHIN
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
 
-some = settings(many, max_examples=3000 if DEEP else 40)
+some = settings(many, max_examples=2000 if DEEP else 12)
 _KINDS = (("count", None), ("distinct_count", "device"), *((kind, "amount") for kind in ("sum", "avg", "min", "max")))
 _PRICED = tuple((kind, "price") for kind in ("sum", "avg", "max"))
 _COUNTED: Body = {"count": True, "group_by": "account"}
@@ -99,7 +99,7 @@ def outcome(rules: Sequence[Body], made: Sequence[Record], shape: Shape, least: 
 
 
 @some
-@given(st.data(), bodies(), storms(60))
+@given(st.data(), bodies(), storms(45))
 def test_a_key_judged_once_is_as_one_of_all_variants(
     data: st.DataObject, rules: list[Body], made: list[Record]
 ) -> None:

@@ -77,7 +77,7 @@ class ConstantVerdicts:
 
         None where a variant may have a hit, as far as this can tell.
         """
-        came, clock_ms = np.append(arrivals.held, arrivals.added), table.number("clock_ms")
+        came, clock_ms = arrivals.came, table.number("clock_ms")
         batch, features = self._as_they_came(table, make, arrivals.before, came)
         more = arrivals.later(came)
         satisfied = np.zeros((len(came), 8 * table.bits("sat").shape[1]), np.uint8)
@@ -94,9 +94,7 @@ class ConstantVerdicts:
             if not self._stays(table, number, arrivals.before, clock_ms[came[judged]]):
                 return None
             satisfied[judged, number] = 1
-        place = np.empty(len(table), np.int64)
-        place[came] = np.arange(len(came))
-        sat = np.packbits(satisfied[place[arrivals.final]], axis=1, bitorder="little")
+        sat = np.packbits(satisfied[arrivals.order], axis=1, bitorder="little")
         return replace(no_hits(np.zeros(len(came), np.bool_)), sat=sat, retained=np.arange(len(came), dtype=np.int32))
 
     def _as_they_came(

@@ -39,8 +39,9 @@ class Bounds:
         return Bounds(low, high, known, np.zeros(len(low), np.bool_))
 
     def wider(self, by: F64) -> Bounds:
-        """The same, further apart by ``by`` on either side."""
-        return Bounds(self.low - by, self.high + by, self.there, self.absent)
+        """The same, further apart by ``by`` on either side where they are known."""
+        low, high = np.where(self.there, self.low - by, -np.inf), np.where(self.there, self.high + by, np.inf)
+        return Bounds(low, high, self.there, self.absent)
 
 
 def figure_bounds(aggregate: str, figure: FeatureColumn, more: I64, values: F64) -> Bounds:

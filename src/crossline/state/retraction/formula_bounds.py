@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,7 @@ class _Reading:
             real = values.astype(np.float64)
             found = Bounds.of(real, real, valid).wider(np.where(np.abs(real) < 2.0**53, 0.0, _SLACK * np.abs(real)))
             # What is no field may be missing only as what leaves 64 bits, which the formula goes on with.
-            return Bounds(found.low, found.high, found.there, ~valid) if isinstance(node, Name) else found
+            return replace(found, absent=~valid) if isinstance(node, Name) else found
         match node:
             case Negate(operand):
                 of = self._number(operand)
@@ -110,9 +110,8 @@ def _combined(operation: Callable[[F64, F64], F64], left: Bounds, right: Bounds,
     if divides:
         there &= (right.low > 0) | (right.high < 0)
     size = np.max([np.abs(each) for each in (left.low, left.high, right.low, right.high, *corners)], axis=0)
-    found = Bounds.of(corners.min(axis=0), corners.max(axis=0), there)
-    absent = left.absent | right.absent
-    return Bounds(found.low - _SLACK * size, found.high + _SLACK * size, found.there, absent)
+    found = Bounds.of(corners.min(axis=0), corners.max(axis=0), there).wider(_SLACK * size)
+    return replace(found, absent=left.absent | right.absent)
 
 
 def _all(masks: Sequence[Bools]) -> Bools:

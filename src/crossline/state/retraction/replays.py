@@ -20,16 +20,28 @@ class Arrivals:
     """What comes under one key in a batch, of which something is out of order.
 
     ``before``: the rows in order of which nothing changes and that windows reach. ``held``: the rows behind them that
-    were there. ``added``: the new rows, in the order in which they came. ``final``: both, in order. ``late``: the
-    places of those that came out of order, ascending; ``place``: of each row (of the table) its place.
+    were there. ``added``: the new rows, in the order in which they came. ``order``: what puts both, one behind the
+    other, in order. ``late``: the places of those that came out of order, ascending; ``place``: of each row (of the
+    table) its place.
     """
 
     before: I64
     held: I64
     added: I64
-    final: I64
+    order: I64
     late: I64
     place: I64
+
+    @property
+    def came(self) -> I64:
+        """All rows of which something changes, as they came."""
+        return np.append(self.held, self.added)
+
+    @property
+    def final(self) -> I64:
+        """The same rows in order."""
+        final: I64 = self.came[self.order]
+        return final
 
     def later(self, rows: I64) -> I64:
         """Of each row how many came out of order with a place before it: no more can have come since it did."""
@@ -110,9 +122,9 @@ def arrivals_of(held: I64, added: I64, place: I64, clock_ms: I64, reach_ms: int)
     late = came[np.maximum.accumulate(place[came]) > place[came]]
     if len(late) < LEAST:
         return None
-    final = came[np.argsort(clock_ms[came], kind="stable")]
-    if (np.diff(place[final]) < 0).any():
+    order = np.argsort(clock_ms[came], kind="stable")
+    if (np.diff(place[came[order]]) < 0).any():
         return None
     before = held[:split]
-    before = before[clock_ms[before] >= clock_ms[final[0]] - reach_ms]
-    return Arrivals(before, held[split:], added, final, np.sort(place[late]), place)
+    before = before[clock_ms[before] >= clock_ms[came[order[0]]] - reach_ms]
+    return Arrivals(before, held[split:], added, order, np.sort(place[late]), place)
