@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from crossline.basics.formula.tree import Compare, Constant, Name
 from crossline.basics.values import I64, U8
-from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPlan, FormulaPlan, KeySpacePlan
+from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, KeySpacePlan
 from crossline.state.batch import Bools, Delta, Hits, KeyedBatch, RowFeatures, no_hits
 from crossline.state.retraction.figure_bounds import EXACT, GROWING, Bounds, figure_bounds
 from crossline.state.retraction.formula_bounds import Truth, truth_of
@@ -62,7 +62,7 @@ class ConstantVerdicts:
     @staticmethod
     def of(plan: Any) -> ConstantVerdicts | None:
         """Those of ``plan``; None where it has verdicts that this cannot speak of."""
-        if not isinstance(plan, KeySpacePlan) or plan.feature_queries or not plan.judging:
+        if plan.kind != "windows" or plan.feature_queries or not plan.judging:
             return None
         known = all(plan.aggregates[line.aggregate].aggregate in GROWING for line in plan.lines)
         exact = all(abs(line.threshold) < EXACT for line in plan.lines)
@@ -144,21 +144,19 @@ class ConstantVerdicts:
 
 
 def _figures_of(
-    line: ComparisonPlan | FormulaPlan,
-    plan: KeySpacePlan,
-    aggregates: Sequence[AggregateSpec],
-    counts: Sequence[AggregateSpec],
+    line: Any, plan: KeySpacePlan, aggregates: Sequence[AggregateSpec], counts: Sequence[AggregateSpec]
 ) -> Figures:
-    if isinstance(line, FormulaPlan):
+    """The figures of a comparison or formula; a comparison's one is called ``figure``."""
+    if line.by_formula:
         of_formula = ((name, plan.aggregates[of], plan.aggregates[count]) for name, of, count in line.figures)
         return tuple((name, aggregates.index(of), aggregates.index(count)) for name, of, count in of_formula)
     compared = plan.aggregates[line.aggregate]
     return ((_FIGURE, aggregates.index(compared), aggregates.index(counts[compared.window])),)
 
 
-def _truth(line: ComparisonPlan | FormulaPlan, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
-    """Whether ``line`` is satisfied at the rows that it judged, in every variant or in any."""
-    if isinstance(line, FormulaPlan):
+def _truth(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
+    """Whether a comparison or formula is satisfied at the rows that it judged, in every variant or in any."""
+    if line.by_formula:
         facts = {name: each.take(pa.array(judged)) for name, each in batch.facts.items()}
         return truth_of(line.verdict.when.root, bounds, facts, len(judged))
     compared = Compare((Name(_FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
