@@ -9,13 +9,13 @@ import sys
 from crossline.runtime.java.child_processes import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-SMALL = ("kernel", "panes", "patterns", "decode", "memory", "floor", "checkpoint", "sizing", "startup")
+SMALL = ("kernel", "panes", "patterns", "retraction", "decode", "memory", "floor", "checkpoint", "sizing", "startup")
 LARGE = (
     *("throughput", "backtest", "keys", "recovery", "latency", "decisions", "isolation", "sinks", "equality"),
     *("postgres", "soak"),
 )
 PROGRAMS = (*SMALL, *LARGE)
-WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "decode", "equality"})
+WITHOUT_QUICK = frozenset({"kernel", "panes", "patterns", "retraction", "decode", "equality"})
 
 
 def main() -> int:

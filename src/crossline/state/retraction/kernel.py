@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from crossline.basics.values import I32, I64
 from crossline.plan.pattern_spaces import PatternSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
+from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
-from crossline.state.retraction.replays import Replay, replays_of
+from crossline.state.retraction.replays import Replay, arrivals_of, replays_of
 from crossline.state.retraction.table import BITS, Table, facts_in, places_in
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
 from crossline.state.windows.point_query import loaded, numbered
@@ -36,6 +38,7 @@ class Reevaluation:
         self.duplicate_ms = duplicate_ms
         self._make = make
         self._table = Table(lines_of(plan.judging), (plan.filters + 7) // 8)
+        self._constant = ConstantVerdicts.of(plan)
         self._delta: Delta | None = None
         self._came = 0
 
@@ -82,15 +85,45 @@ class Reevaluation:
 
     def _apart(self, entered: IntakeRows, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
         """The replays of keys where something is out of order: of some keys together, of a large one in parts."""
-        table, reach_ms = self._table, self.plan.retention_ms + 1
+        table = self._table
         place = np.full(len(table), -1, np.int64)
         place[ordered] = np.arange(len(ordered))
-        changes = entered.changes(table, np.unique(table.key[ordered]))
-        replays, rows, repeats = list[list[Replay]](), 0, False
         edges = np.flatnonzero(np.diff(table.key[ordered], prepend=-1, append=-1))
-        for start, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-            held = ordered[start:end][ordered[start:end] < first]
-            mine, of_key = changes[int(table.key[ordered[start]])], list[Replay]()
+        of_keys, left = [ordered[start:end] for start, end in pairwise(edges.tolist())], list[I64]()
+        if self._constant is None or tied or len(entered.removed):
+            left, of_keys = of_keys, []
+        others = frozenset(entered.apart(table).tolist())
+        for rows in of_keys:
+            piece = None if int(table.key[rows[0]]) in others else self._unmoved(rows, place, first)
+            if piece is None:
+                left.append(rows)
+            else:
+                yield piece
+        if left:
+            yield from self._variants(entered, left, place, first, tied=tied)
+
+    def _unmoved(self, rows: I64, place: I64, first: int) -> Piece | None:
+        """The last variant of a key alone, where no variant has a hit; else None. ``rows``: of the key, in order."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        held, added = rows[rows < first], np.sort(rows[rows >= first])
+        arrivals = arrivals_of(held, added, place, table.number("clock_ms"), reach_ms)
+        if arrivals is None or self._constant is None:
+            return None
+        hits = self._constant.hits(table, self._make, arrivals)
+        if hits is None:
+            return None
+        return replace(Piece.of([[Replay(arrivals.before, arrivals.final, None)]]), hits=hits)
+
+    def _variants(
+        self, entered: IntakeRows, of_keys: Sequence[I64], place: I64, first: int, *, tied: bool
+    ) -> Iterator[Piece]:
+        """The variants of keys, of each the rows in order."""
+        table, reach_ms = self._table, self.plan.retention_ms + 1
+        changes = entered.changes(table, table.key[[mine[0] for mine in of_keys]])
+        replays, rows, repeats = list[list[Replay]](), 0, False
+        for key_rows in of_keys:
+            mine, of_key = changes[int(table.key[key_rows[0]])], list[Replay]()
+            held = key_rows[key_rows < first]
             for each in replays_of(held, mine, place, table.number("clock_ms"), reach_ms, tied=tied):
                 if rows > PIECE and len(of_key) > repeats:
                     yield Piece.of([*replays, of_key], repeats=repeats, ended=False)
@@ -162,7 +195,7 @@ class Reevaluation:
         """
         if plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
-        self.plan = plan
+        self.plan, self._constant = plan, ConstantVerdicts.of(plan)
         self._table.relined(lines_of(plan.judging))
 
     def evict(self, cutoff_ms: int) -> None:

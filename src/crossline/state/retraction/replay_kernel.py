@@ -39,6 +39,7 @@ class Piece:
 
     ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``ReplayedRows``.
     ``repeats``: the first replay is the last one of the piece before, of the same key. Its hits are emitted already.
+    ``hits``: what the rows' verdicts are, where that is known without judging them.
     """
 
     before: I64
@@ -49,6 +50,7 @@ class Piece:
     last: Sequence[bool]
     causes: Sequence[Cause | None]
     repeats: bool = False
+    hits: Hits | None = None
 
     @staticmethod
     def of(replays: Sequence[Sequence[Replay]], *, repeats: bool = False, ended: bool = True) -> Piece:
@@ -102,17 +104,7 @@ def judged(
     ``first``: the number of the first row that came with this batch. ``shared``: where several rows may be hits on one
     record, the id of that, by a row's id.
     """
-    store, lines = make(plan), table.lines
-    store.duplicate_ms = -ANY_AGE  # of two rows with one id neither is a duplicate
-    names = np.arange(len(piece.begins), dtype="<i8")
-    keys = names.view(np.uint8), np.arange(len(names) + 1, dtype=np.int64) * 8
-    if len(piece.before):
-        batch = table.batch(piece.before, keys, piece.before_of)
-        emitted_row, emitted_line = np.nonzero(_unpacked(table.bits("emitted")[piece.before], lines))
-        sat = table.bits("sat")[piece.before]
-        store.load(Delta(batch, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)
-    batch = table.batch(piece.rows, keys, piece.rows_of)
-    hits = store.judge(batch)
+    batch, hits = _judged(table, plan, make, piece)
     behind = [
         found for number, line in plan.waiting for found in _behind(batch, number, context_window(plan, line), hits)
     ]
@@ -137,6 +129,23 @@ def judged(
     np.bitwise_or.at(table.bits("told"), (of_hits, line >> 3), np.left_shift(1, line & 7).astype(np.uint8))
     _lack(table, hits, piece, behind)
     return again, _settle(table, hits, piece)
+
+
+def _judged(table: Table, plan: Any, make: Callable[[Any], Inner], piece: Piece) -> tuple[KeyedBatch, Hits]:
+    """The rows of ``piece``, each replay's under a key of its own, and the hits on them."""
+    names = np.arange(len(piece.begins), dtype="<i8")
+    keys = names.view(np.uint8), np.arange(len(names) + 1, dtype=np.int64) * 8
+    batch = table.batch(piece.rows, keys, piece.rows_of)
+    if piece.hits is not None:
+        return batch, piece.hits
+    store, lines = make(plan), table.lines
+    store.duplicate_ms = -ANY_AGE  # of two rows with one id neither is a duplicate
+    if len(piece.before):
+        before = table.batch(piece.before, keys, piece.before_of)
+        emitted_row, emitted_line = np.nonzero(_unpacked(table.bits("emitted")[piece.before], lines))
+        sat = table.bits("sat")[piece.before]
+        store.load(Delta(before, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)
+    return batch, store.judge(batch)
 
 
 def _earlier(table: Table, piece: Piece) -> EarlierHits:

@@ -12,6 +12,41 @@ from crossline.basics.values import I64
 from crossline.state.batch import Cause
 
 _BEFORE_ALL = -(2**62)
+LEAST = 4  # records of a key out of order: fewer variants are judged one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What comes under one key in a batch, of which something is out of order.
+
+    ``before``: the rows in order of which nothing changes and that windows reach. ``held``: the rows behind them that
+    were there. ``added``: the new rows, in the order in which they came. ``order``: what puts both, one behind the
+    other, in order. ``late``: the places of those that came out of order, ascending; ``place``: of each row (of the
+    table) its place.
+    """
+
+    before: I64
+    held: I64
+    added: I64
+    order: I64
+    late: I64
+    place: I64
+
+    @property
+    def came(self) -> I64:
+        """All rows of which something changes, as they came."""
+        return np.append(self.held, self.added)
+
+    @property
+    def final(self) -> I64:
+        """The same rows in order."""
+        final: I64 = self.came[self.order]
+        return final
+
+    def later(self, rows: I64) -> I64:
+        """Of each row how many came out of order with a place before it: no more can have come since it did."""
+        found: I64 = np.searchsorted(self.late, self.place[rows])
+        return found
 
 
 @dataclass(slots=True)
@@ -75,3 +110,21 @@ def replays_of(
         rows = np.insert(rows, np.searchsorted(order[rows], order[added]), added)
         newest, cause = int(place[rows[-1]]) if len(rows) else settled, change.cause
     yield Replay(before, np.append(rows, np.array(tail, np.int64)), cause)
+
+
+def arrivals_of(held: I64, added: I64, place: I64, clock_ms: I64, reach_ms: int) -> Arrivals | None:
+    """What comes of one key whose rows ``held`` are in order, and to which only ``added`` rows come.
+
+    None where few are out of order, or where rows of one clock came in another order than they are in.
+    """
+    split = int(np.searchsorted(place[held], int(place[added].min())))
+    came = np.append(held[split:], added)
+    late = came[np.maximum.accumulate(place[came]) > place[came]]
+    if len(late) < LEAST:
+        return None
+    order = np.argsort(clock_ms[came], kind="stable")
+    if (np.diff(place[came[order]]) < 0).any():
+        return None
+    before = held[:split]
+    before = before[clock_ms[before] >= clock_ms[came[order[0]]] - reach_ms]
+    return Arrivals(before, held[split:], added, order, np.sort(place[late]), place)

@@ -70,6 +70,12 @@ class Table:
         return live
 
     @property
+    def filters(self) -> U8:
+        """The bits of the filters that each row passes."""
+        filters: U8 = self._columns[layout.ROW_FILTERS.name].rows
+        return filters
+
+    @property
     def _chunk(self) -> I32:
         chunks: I32 = self._columns[layout.CHUNK.name].rows
         return chunks
@@ -230,10 +236,13 @@ class Table:
         )
 
     def _places(self, rows: Any) -> ArrivalOrder:
-        used, chunk = np.unique(self._chunk[rows], return_inverse=True)
+        numbers = self._chunk[rows]
+        used = np.flatnonzero(np.bincount(numbers, minlength=1))
+        chunk = np.zeros(len(self.chunks) + 1, np.int32)
+        chunk[used] = np.arange(len(used))
         chunks = [self.chunks[number] for number in used.tolist()]
         reached_ms, offsets = self.number("reached_ms")[rows], self.number("offset")[rows]
-        return ArrivalOrder(reached_ms, offsets, chunk.astype(np.int32), chunks)
+        return ArrivalOrder(reached_ms, offsets, chunk[numbers], chunks)
 
     def rows_of(self, key: bytes) -> I64:
         """The rows of ``key`` that count, in order."""
@@ -245,6 +254,19 @@ class Table:
 
     def in_order(self, rows: Any) -> Any:
         """``rows`` by key, then by clock; of one clock those first that came first."""
+        clock_ms, keys = self.number("clock_ms")[rows], self.key[rows]
+        order = np.lexsort((clock_ms, keys))
+        clock_ms, keys = clock_ms[order], keys[order]
+        same = (clock_ms[1:] == clock_ms[:-1]) & (keys[1:] == keys[:-1])
+        among = np.zeros(len(rows), np.bool_)
+        among[1:] = same
+        among[:-1] |= same
+        ordered = rows[order]
+        ordered[among] = self._as_they_came(ordered[among])
+        return ordered
+
+    def _as_they_came(self, rows: Any) -> Any:
+        """``rows`` by key, by clock, and by the order in which they came."""
         used, chunk = np.unique(self._chunk[rows], return_inverse=True)
         known = [self.chunks[number][:2] for number in used.tolist()]
         came = [(arrival_log(log), sequence) for log, sequence in known]

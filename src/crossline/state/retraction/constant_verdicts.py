@@ -1,0 +1,169 @@
+"""Whether records out of order can change any verdict of a key: judged once for all of a batch, not once for each.
+
+An example. A rule alerts where a card has 1,000 payments in 10 s or more. 50 late payments come in one batch. A variant
+for each would be judged, 50 times the later payments. But each window only gains records: its count in any variant is
+at least that which the payment had when it came, and at most 50 more. Where both are beyond the threshold, so
+is what is between, and no variant has a hit that the one before lacks:
+
+    payments of 10 s        p1       p2       p3       p4
+    as they came          1,204    1,207    1,209    1,210
+    and the late ones     1,254    1,257    1,259    1,260      threshold 1,000: satisfied in every variant
+
+So one judging answers for all variants: that of the rows as they came. Where the answer is no, or unknown, the variants
+are judged one by one (``replays``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crossline.basics.formula.tree import Compare, Constant, Name
+from crossline.basics.values import I64, U8
+from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, KeySpacePlan
+from crossline.state.batch import Bools, Delta, Hits, KeyedBatch, RowFeatures, no_hits
+from crossline.state.retraction.figure_bounds import EXACT, GROWING, Bounds, figure_bounds
+from crossline.state.retraction.formula_bounds import Truth, truth_of
+from crossline.state.retraction.replays import Arrivals
+from crossline.state.retraction.table import Table
+from crossline.state.windows.emission.columns import in_force
+from crossline.state.windows.record_store import ANY_AGE
+
+_FIGURE = "figure"
+Figures = tuple[tuple[str, int, int], ...]  # name, aggregate, count of its window
+
+
+class ConstantVerdicts:
+    """The comparisons and formulas of ``plan``, and how far records that come may move what they are of."""
+
+    def __init__(self, plan: KeySpacePlan) -> None:
+        counts = [AggregateSpec(number, -1, "count") for number in range(len(plan.windows))]
+        aggregates = list(dict.fromkeys([*plan.aggregates, *counts]))
+        self._plan = plan
+        self._figures = [_figures_of(line, plan, aggregates, counts) for line in plan.judging]
+        probes = tuple(
+            FeatureQueryPlan(
+                rule_id=line.rule_id,
+                version=line.version,
+                filter=line.filter_in(plan),
+                figures=figures,
+                facts=(),
+                spans=line.spans,
+                judge_lateness_ms=line.judge_lateness_ms,
+            )
+            for figures, line in zip(self._figures, plan.judging, strict=True)
+        )
+        self._probe = replace(plan, aggregates=tuple(aggregates), lines=(), formulas=(), feature_queries=probes)
+
+    @staticmethod
+    def of(plan: Any) -> ConstantVerdicts | None:
+        """Those of ``plan``; None where it has verdicts that this cannot speak of."""
+        if plan.kind != "windows" or plan.feature_queries or not plan.judging:
+            return None
+        known = all(plan.aggregates[line.aggregate].aggregate in GROWING for line in plan.lines)
+        exact = all(abs(line.threshold) < EXACT for line in plan.lines)
+        plain = all(
+            not line.cross_key_inputs and line.verdict.scored is None and not line.verdict.waits
+            for line in plan.formulas
+        )
+        return ConstantVerdicts(plan) if known and exact and plain else None
+
+    def hits(self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals) -> Hits | None:
+        """What the last variant is: no hits at its rows, and the lines that each satisfies.
+
+        None where a variant may have a hit, as far as this can tell.
+        """
+        came, clock_ms = arrivals.came, table.number("clock_ms")
+        batch, features = self._as_they_came(table, make, arrivals.before, came)
+        more = arrivals.later(came)
+        satisfied = np.zeros((len(came), 8 * table.bits("sat").shape[1]), np.uint8)
+        for number, (line, found) in enumerate(zip(self._plan.judging, features, strict=True)):
+            judged = found.rows
+            if not len(judged):
+                continue
+            bounds = self._bounds(number, batch, found, more[judged], len(arrivals.held))
+            truth = _truth(line, bounds, batch, judged)
+            if not truth.maybe.any():
+                continue
+            if line.emit_every or not truth.sure.all():
+                return None
+            if not self._stays(table, number, arrivals.before, clock_ms[came[judged]]):
+                return None
+            satisfied[judged, number] = 1
+        sat = np.packbits(satisfied[arrivals.order], axis=1, bitorder="little")
+        return replace(no_hits(np.zeros(len(came), np.bool_)), sat=sat, retained=np.arange(len(came), dtype=np.int32))
+
+    def _as_they_came(
+        self, table: Table, make: Callable[[Any], Any], before: I64, came: I64
+    ) -> tuple[KeyedBatch, tuple[RowFeatures, ...]]:
+        """The rows that ``came``, in this order, and of each line the figures of those that it judges."""
+        store, key = make(self._probe), (np.zeros(1, np.uint8), np.arange(2, dtype=np.int64))
+        store.duplicate_ms, store.in_order = -ANY_AGE, False
+        if len(before):
+            batch, none = table.batch(before, key, np.zeros(len(before), np.int32)), np.zeros(0, np.int32)
+            store.load(Delta(batch, np.zeros((len(batch), 0), np.uint8), none, none), ())
+        batch = table.batch(came, key, np.zeros(len(came), np.int32))
+        return batch, store.judge(batch).features
+
+    def _bounds(self, number: int, batch: KeyedBatch, features: RowFeatures, more: I64, held: int) -> dict[str, Bounds]:
+        """The bounds of each figure of line ``number``, by name, at its rows.
+
+        ``more``: how many records its window may get besides. The first ``held`` rows of ``batch`` were there before.
+        """
+        found = {}
+        for name, aggregate_number, _ in self._figures[number]:
+            aggregate = self._probe.aggregates[aggregate_number]
+            values = np.zeros(0)
+            if aggregate.aggregate in ("sum", "avg", "min", "max"):
+                entered = _bit_of(batch.filters, self._plan.windows[aggregate.window].filter)
+                entered[:held] = False
+                values = batch.values[aggregate.column][entered].astype(np.float64)
+            found[name] = figure_bounds(aggregate.aggregate, features.figures[name], more, values)
+        return found
+
+    def _stays(self, table: Table, number: int, before: I64, clock_ms: I64) -> bool:
+        """Whether in every variant each row of line ``number`` follows one that satisfies it and is in its window.
+
+        All rows of the variants satisfy it, at ``clock_ms`` in the order in which they came.
+        """
+        line = self._plan.judging[number]
+        ingest_ms, lateness_ms = table.number("ingest_ms")[before], table.number("lateness_ms")[before]
+        judged = _bit_of(table.filters[before], line.filter_in(self._plan))
+        judged &= in_force(line.spans, line.judge_lateness_ms, ingest_ms, lateness_ms)
+        earlier = before[np.flatnonzero(judged)[-1:]]
+        if not len(earlier) or not _bit_of(table.bits("sat")[earlier], number)[0]:
+            return False
+        clocks = np.append(table.number("clock_ms")[earlier], clock_ms)
+        # What came in order is in every variant from then on; all else comes between such rows.
+        ahead = clocks[clocks >= np.maximum.accumulate(clocks)]
+        return bool((np.diff(ahead) < line.rearm_in(self._plan)[0]).all())
+
+
+def _figures_of(
+    line: Any, plan: KeySpacePlan, aggregates: Sequence[AggregateSpec], counts: Sequence[AggregateSpec]
+) -> Figures:
+    """The figures of a comparison or formula; a comparison's one is called ``figure``."""
+    if line.by_formula:
+        of_formula = ((name, plan.aggregates[of], plan.aggregates[count]) for name, of, count in line.figures)
+        return tuple((name, aggregates.index(of), aggregates.index(count)) for name, of, count in of_formula)
+    compared = plan.aggregates[line.aggregate]
+    return ((_FIGURE, aggregates.index(compared), aggregates.index(counts[compared.window])),)
+
+
+def _truth(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
+    """Whether a comparison or formula is satisfied at the rows that it judged, in every variant or in any."""
+    if line.by_formula:
+        facts = {name: each.take(pa.array(judged)) for name, each in batch.facts.items()}
+        return truth_of(line.verdict.when.root, bounds, facts, len(judged))
+    compared = Compare((Name(_FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
+    return truth_of(compared, bounds, {}, len(judged))
+
+
+def _bit_of(filters: U8, number: int) -> Bools:
+    """Which rows of ``filters`` are an entry of ``number``."""
+    found: Bools = ((filters[:, number >> 3] >> (number & 7)) & 1).astype(np.bool_)
+    return found

@@ -1,0 +1,137 @@
+"""A key judged once where no verdict can change: alerts, decisions' inputs and states as of all variants one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crossline.evaluate.output import ShardOutput
+from crossline.evaluate.shard import Bounds, judge
+from crossline.state.retraction import replays
+from crossline.state.retraction.constant_verdicts import ConstantVerdicts
+
+from . import fastpath
+from .fastpath import FastPath, plan_of, stream_spec
+from .strategies import START_MS, STREAM, Body, Record
+from .test_corrections import WITHIN
+from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
+
+some = settings(many, max_examples=2000 if DEEP else 12)
+_KINDS = (("count", None), ("distinct_count", "device"), *((kind, "amount") for kind in ("sum", "avg", "min", "max")))
+_PRICED = tuple((kind, "price") for kind in ("sum", "avg", "max"))
+_COUNTED: Body = {"count": True, "group_by": "account"}
+_FORMULAS = (
+    "many >= 3",
+    "many < 1 or amount > 100",
+    "many * 2 - 1 > usual",
+    "not (many <= 2 and usual < 1)",
+    "usual / many > 50",
+    "amount > usual + 90",
+    "-many < 0",
+    "1 <= many < 40",
+    "kind == 'CSH' and many > 90",
+    "missing(amount) and many != 0",
+)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> list[Body]:
+    """Rules of figures that only grow or shrink, with thresholds that are often far from what is there."""
+    found: list[Body] = []
+    for number in range(draw(st.integers(1, 3))):
+        times = {**WITHIN, "rule_id": f"r{number}", "version": 1, "source_topic": STREAM}
+        window = f"{draw(st.sampled_from([1, 3, 8]))}s"
+        emission = draw(st.sampled_from([{}, {}, {"emit": "every"}, {"cooldown": "2s"}]))
+        if draw(st.integers(0, 2)) == 0:
+            figures = {"many": {**_COUNTED, "window": window}, "usual": {"avg": "amount", "group_by": "account"}}
+            figures["usual"]["window"] = "4s"
+            when = draw(st.sampled_from(_FORMULAS))
+            found.append({**times, **emission, "rule_type": "formula", "figures": figures, "when": when})
+            continue
+        kind, field = draw(st.sampled_from((*_KINDS, *_PRICED)))
+        body = {**times, **emission, "rule_type": "velocity", "group_by": "account", "window": window}
+        body |= {"aggregation_type": kind, **({} if field is None else {"aggregation_field": field})}
+        body |= {"aggregation_threshold": draw(st.sampled_from([-3, 0, 1, 2, 5, 60]))}
+        body |= {"operator": draw(st.sampled_from([">=", ">", "<", "<="]))}
+        body |= {"bounds": draw(st.sampled_from(["(]", "[]", "[)"]))}
+        found.append(body)
+    return found
+
+
+@st.composite
+def storms(draw: st.DrawFn, max_size: int) -> list[Record]:
+    """Many records of few keys, of which some are late, and some come twice."""
+    made: list[Record] = []
+    for number in range(draw(st.integers(10, max_size))):
+        at_ms = START_MS + 200 * number
+        late_ms = draw(st.sampled_from([0, 0, 0, 0, 200, 400, 900, 2500, 6001]))
+        fields = {
+            "account": draw(st.sampled_from(["a1", "a1", "a1", "a2"])),
+            "device": draw(st.sampled_from([1, 2])),
+            "amount": draw(st.sampled_from([0, 1, 2, 3, None])),
+            "price": draw(st.sampled_from([0.1, 0.3, 1e16, -1.0])),
+            "kind": draw(st.sampled_from(["CSH", "POS"])),
+        }
+        made.append({**fields, "_id": f"t{number}", "_event_ms": at_ms - late_ms, "_ingest_ms": at_ms})
+        if draw(st.integers(0, 19)) == 0:
+            made.append({**draw(st.sampled_from(made)), "_ingest_ms": at_ms})
+    return made
+
+
+def outcome(rules: Sequence[Body], made: Sequence[Record], shape: Shape, least: int) -> tuple[Any, ...]:
+    """Alerts, changes of what decisions rest on, and segments, where ``least`` late records are judged once."""
+    changes: list[str] = []
+
+    def judged(*given: Any) -> ShardOutput:
+        output = judge(*given)
+        changes.extend(repr(each) for each in output.suppression_changes)
+        return output
+
+    path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(decides=True))
+    with mock.patch.object(replays, "LEAST", least), mock.patch.object(fastpath, "judge", judged):
+        run(path, shape, made, ["log"] * len(made))
+    return path.alerts, sorted(changes), [shard.segments for shard in path.shards]
+
+
+@some
+@given(st.data(), bodies(), storms(45))
+def test_a_key_judged_once_is_as_one_of_all_variants(
+    data: st.DataObject, rules: list[Body], made: list[Record]
+) -> None:
+    shape = data.draw(shapes(len(made)))
+    assert outcome(rules, made, shape, 1) == outcome(rules, made, shape, sys.maxsize)
+
+
+def test_a_storm_is_judged_once() -> None:
+    """A count far above its threshold, and a formula far below: no variant is replayed."""
+    count: Body = {**WITHIN, "rule_id": "r0", "version": 1, "source_topic": STREAM, "rule_type": "velocity"}
+    count |= {"group_by": "account", "aggregation_type": "count", "window": "8s", "aggregation_threshold": 5}
+    figures = {"many": {**_COUNTED, "window": "8s"}, "usual": {"avg": "amount", "group_by": "account", "window": "4s"}}
+    formula: Body = {**WITHIN, "rule_id": "r1", "version": 1, "source_topic": STREAM, "rule_type": "formula"}
+    formula |= {"figures": figures, "when": "many > 3 and amount > 5 * usual"}
+    made: list[Record] = [
+        {"_id": f"t{number}", "account": "a1", "device": 1, "amount": 2 + number % 3, "price": 0.1, "kind": "POS"}
+        | {"_ingest_ms": START_MS + 100 * number, "_event_ms": START_MS + 100 * number - 700 * (number % 10 == 9)}
+        for number in range(300)
+    ]
+    shape, found = Shape(1, [(0, 100), (100, 200), (200, 300)], []), list[bool]()
+    known = ConstantVerdicts.hits
+
+    def hits(*given: Any) -> Any:
+        made_once = known(*given)
+        found.append(made_once is not None)
+        return made_once
+
+    with mock.patch.object(ConstantVerdicts, "hits", hits):
+        once = outcome([count, formula], made, shape, 4)
+    assert found == [False, True, True]  # in the first batch the count crosses its threshold
+    assert once == outcome([count, formula], made, shape, sys.maxsize)
+    assert [alert["record_id"] for alert in once[0] if alert["corrects"] is None] == [
+        "t4",
+        "t3",
+    ]  # t9 came as the third of all
