@@ -27,7 +27,7 @@ CASH = "CSH"
 
 
 @njit  # type: ignore[untyped-decorator, unused-ignore]
-def _scan(starts: I64, times_ms: I64, amounts: I64, window_ms: int, later: bool) -> tuple[I64, I64]:  # noqa: FBT001
+def _scan(starts: I64, times_ms: I64, amounts: I64, window_ms: int, later: bool) -> tuple[I64, I64]:
     """Count and sum of each record's window: every pair of records of a key is compared. Sorted by key and arrival."""
     counts, sums = np.zeros_like(times_ms), np.zeros_like(times_ms)
     for group in range(len(starts) - 1):
@@ -75,7 +75,7 @@ def expected(records: pa.Table, rules: Sequence[str], order: Order, *, crossings
     return {rule: _answers(records, rule, order, crossings) for rule in rules}
 
 
-def _answers(records: pa.Table, rule: str, order: Order, crossings: bool) -> F64:  # noqa: FBT001
+def _answers(records: pa.Table, rule: str, order: Order, crossings: bool) -> F64:
     _, keys, window_ms, aggregate = next(each for each in RULES if each[0] == rule)
     chosen = np.arange(len(records))
     if aggregate == "avg":
@@ -128,9 +128,7 @@ def compare(wanted: Answers, given: Answers) -> Compared:
         wants, gives = ~np.isnan(right), ~np.isnan(given[rule])
         both = wants & gives
         equal = int((right[both] == given[rule][both]).sum())
-        total += Compared(
-            equal, int(both.sum()) - equal, int((wants & ~gives).sum()), int((gives & ~wants).sum())
-        )
+        total += Compared(equal, int(both.sum()) - equal, int((wants & ~gives).sum()), int((gives & ~wants).sum()))
     return total
 
 
