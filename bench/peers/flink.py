@@ -25,7 +25,9 @@ from bench.report import say
 from crossline.runtime.machine.java import find_java
 
 HERE = Path(__file__).parent / "flink_sql"
-SCRIPTS = {"R1": ("tables", "r1"), "R5": ("tables", "r1", "r5")}
+# In batch mode the windows are over the integer: Flink 2.3 compiles no such window over a timestamp there.
+ENDINGS = {"streaming": "", "batch": "_batch"}
+SCRIPTS = {"R1": ("r1",), "R5": ("r1", "r5")}
 HEAP = "6g"
 OPENED = ("util", "lang", "time", "nio")
 SETTINGS = {
@@ -36,6 +38,7 @@ SETTINGS = {
     "execution.checkpointing.interval": "10s",
     "taskmanager.memory.managed.size": "1g",  # the sorting of the batch mode
     "restart-strategy.type": "none",
+    "table.optimizer.source.predicate-pushdown-enabled": "false",  # so that all statements share one reading
 }
 
 
@@ -85,13 +88,13 @@ def command(rules: str, file: Path, out: Path, *, mode: str, times: int = 1) -> 
     out.mkdir(parents=True)
     given = {"input": file.absolute().as_uri(), "output": (out / "answers").absolute().as_uri()}
     scripts = []
-    for name in SCRIPTS[rules]:
+    for name in ("tables", *(f"{each}{ENDINGS[mode]}" for each in SCRIPTS[rules])):
         script = out / f"{name}.sql"
         script.write_text(Template((HERE / f"{name}.sql").read_text(encoding="utf-8")).substitute(given))
         scripts.append(str(script))
     settings = {**SETTINGS, "execution.runtime-mode": mode}
     settings["execution.checkpointing.dir"] = (out / "checkpoints").absolute().as_uri()
-    java = [str(find_java().command), f"-Xmx{HEAP}"]
+    java = [str(find_java().binary), f"-Xmx{HEAP}"]
     java += [f"--add-opens=java.base/java.{each}=ALL-UNNAMED" for each in OPENED]
     java += ["-cp", f"{made}/target/classes:{made}/target/lib/*", "bench.RunSql", str(times)]
     return [*java, *(f"{name}={value}" for name, value in settings.items()), "--", *scripts]
