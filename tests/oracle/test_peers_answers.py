@@ -64,7 +64,7 @@ def test_a_rule_begins_to_hold_where_the_twin_has_a_hit() -> None:
     found = expected(table(), NAMES, "arrival", crossings=True)
     hits = quick_detect(R5, with_times(RECORDS, "transaction_id", "event_time"))
     ids = [record["transaction_id"] for record in RECORDS]
-    twin = reported(((hit.rule_id, hit.record_id, hit.value) for hit in hits), NAMES, ids)
+    twin = reported(((hit.rule_id, hit.record_id, hit.value or 0) for hit in hits), NAMES, ids)
     assert compare(twin, found) == Compared(len(hits), 0, 0, 0)
     assert 0 < len(hits) < count(expected(table(), NAMES, "arrival"))
 
