@@ -1,0 +1,6 @@
+INSERT INTO answers
+SELECT 'account_count', transaction_id, CAST(figure AS DOUBLE) FROM (
+  SELECT transaction_id, COUNT(*) OVER (
+    PARTITION BY account_id ORDER BY ts RANGE BETWEEN INTERVAL '59.999' SECOND PRECEDING AND CURRENT ROW
+  ) AS figure FROM tx
+) WHERE figure >= 10;
