@@ -32,7 +32,7 @@ _events: list[Any] = []
 
 
 def when_numba_is_loaded(call: Callable[[Any], None]) -> None:
-    """Call it with numba's module of events: now, or once this process loads numba to compile; never, if it does not."""
+    """Call it with numba's module of events: now, or once this process loads numba to compile."""
     if _events:
         call(_events[0])
     else:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 FORMAT = b"crossline kernel 1\n"
@@ -43,20 +44,19 @@ def sources_of(*packages: str) -> bytes:
     found = sha256()
     for package in packages:
         for path in _sources_below(package):
-            with open(path, "rb") as file:
-                text = file.read()
-            found.update(f"{package} {os.path.basename(path)} {len(text)}\n".encode() + text)
+            text = path.read_bytes()
+            found.update(f"{package} {path.name} {len(text)}\n".encode() + text)
     return found.digest()
 
 
-def _sources_below(package: str) -> Iterator[str]:
+def _sources_below(package: str) -> Iterator[Path]:
     spec = find_spec(package)
     if spec is None or spec.submodule_search_locations is None:
         raise ModuleNotFoundError(f"{package} is no package: kernels are kept by the sources of packages")
     for top in spec.submodule_search_locations:
         for folder, below, names in os.walk(top):
             below.sort()
-            yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+            yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
 
 
 def setting(name: str) -> int:
@@ -78,8 +78,7 @@ def _made_with() -> tuple[str, ...]:
     spec = find_spec("numba")
     numba = b""
     if spec is not None and spec.submodule_search_locations is not None:
-        with open(os.path.join(spec.submodule_search_locations[0], "_version.py"), "rb") as file:
-            numba = file.read()
+        numba = Path(spec.submodule_search_locations[0], "_version.py").read_bytes()
     import llvmlite  # type: ignore[import-untyped]  # noqa: PLC0415 - takes long, for who runs a kernel
     import numpy as np  # noqa: PLC0415
 
@@ -105,38 +104,34 @@ def key_of(kernel: str, kinds: tuple[str, ...], sources: bytes) -> bytes:
     return "\n".join(lines).encode()
 
 
-def folder_of(kernel: str) -> str:
+def folder_of(kernel: str) -> Path:
     """The folder of the files of a kernel's module.
 
     ``$NUMBA_CACHE_DIR/crossline``; else ``crossline/kernels`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     """
     given = os.environ.get("NUMBA_CACHE_DIR")
+    users = os.environ.get("XDG_CACHE_HOME")
     if given:
-        top = os.path.join(given, "crossline")
+        top = Path(given, "crossline")
     else:
-        users = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        top = os.path.join(users, "crossline", "kernels")
-    return os.path.join(top, kernel.partition(":")[0])
+        top = (Path(users) if users else Path("~/.cache").expanduser()) / "crossline" / "kernels"
+    return top / kernel.partition(":")[0]
 
 
-def _path(kernel: str, key: bytes) -> str:
-    return os.path.join(folder_of(kernel), f"{kernel.partition(':')[2]}-{sha256(key).hexdigest()[:32]}.kernel")
+def _path(kernel: str, key: bytes) -> Path:
+    return folder_of(kernel) / f"{kernel.partition(':')[2]}-{sha256(key).hexdigest()[:32]}.kernel"
 
 
 def load(kernel: str, key: bytes) -> Code | None:
     """What is kept by ``key``; None: nothing that can be used."""
     try:
-        file = open(_path(kernel, key), "rb")
-    except OSError:
-        return None
-    with file:
-        try:
+        with _path(kernel, key).open("rb") as file:
             about = os.fstat(file.fileno())
             if about.st_uid not in {os.geteuid(), 0} or about.st_mode & _OTHERS_WRITE:
                 return None  # another user could have written it, and code does whatever it wants
             text = file.read()
-        except OSError:
-            return None
+    except OSError:
+        return None
     return decoded(text, key)
 
 
@@ -167,24 +162,23 @@ def decoded(text: bytes, key: bytes) -> Code | None:
 def make_folder(kernel: str) -> None:
     """Make the folder of the kernel's files, in which the lock of who compiles lies too, where that is possible."""
     with suppress(OSError):
-        os.makedirs(folder_of(kernel), exist_ok=True)
+        folder_of(kernel).mkdir(parents=True, exist_ok=True)
 
 
 def keep(kernel: str, key: bytes, code: Code) -> bool:
     """Write it, whole or not at all, and remove the oldest files of the kernel; False: the folder takes no files."""
     path = _path(kernel, key)
-    beside = f"{path}.{os.getpid()}.tmp"
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
         try:
-            with open(made, "wb") as file:
+            with os.fdopen(made, "wb") as file:
+                os.fchmod(made, 0o644)
                 file.write(encoded(key, code))
-                os.fchmod(file.fileno(), 0o644)
-            os.replace(beside, path)
+            beside.replace(path)
         except BaseException:
-            with suppress(OSError):
-                os.unlink(beside)
+            beside.unlink(missing_ok=True)
             raise
     except OSError:
         return False
@@ -192,13 +186,11 @@ def keep(kernel: str, key: bytes, code: Code) -> bool:
     return True
 
 
-def _remove_oldest(path: str) -> None:
+def _remove_oldest(path: Path) -> None:
     """All but the latest files of the kernel of ``path``, and what killed processes left of it."""
-    folder, name = os.path.split(path)
-    stem = f"{name.rpartition('-')[0]}-"
+    stem = f"{path.name.rpartition('-')[0]}-"
     with suppress(OSError):
-        found = [each for each in os.scandir(folder) if each.name.startswith(stem)]
+        found = [each for each in path.parent.iterdir() if each.name.startswith(stem)]
         found.sort(key=lambda each: each.stat().st_mtime_ns, reverse=True)
         for each in found[KEPT_MAX:]:
-            with suppress(OSError):
-                os.unlink(each.path)
+            each.unlink(missing_ok=True)

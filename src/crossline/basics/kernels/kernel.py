@@ -36,8 +36,8 @@ class Part:
             self._made = self._make()
         return self._made
 
-    def __call__(self, *values: Any) -> Any:
-        """Refuses: only compiled code calls it."""
+    def __call__(self, *_: Any) -> Any:
+        """Refuses, with TypeError: only compiled code calls it."""
         raise TypeError(f"{self._name} is not callable from Python: it is a part of compiled code")
 
 
@@ -98,12 +98,14 @@ class Kernel(Part):
 
     def _compiled(self, kinds: tuple[str, ...], key: bytes) -> files.Code:
         """Compiled in this process, or in another one for which this one waited."""
-        from crossline.basics.kernels import compiling  # noqa: PLC0415 - loads numba
+        from crossline.basics.kernels import compiling  # noqa: PLC0415
 
         turn = turn_of()
         with compiling.one_thread():
             files.make_folder(self.named)
-            alone = nullcontext(lambda: None) if turn is None else turn(self._turn_name, files.folder_of(self.named))
+            alone = (
+                nullcontext(lambda: None) if turn is None else turn(self._turn_name, str(files.folder_of(self.named)))
+            )
             with alone as begins:
                 code = files.load(self.named, key)
                 if code is None:

@@ -66,3 +66,5 @@ same_4 = _of("same_4")
 above_4 = _of("above_4")
 lowest = _of("lowest")
 prefetch = _of("prefetch")
+# An array of so many zeros, int64, until the function returns that makes it. Kernels allocate nothing else.
+zeros_on_stack = _of("zeros_on_stack")

@@ -17,8 +17,8 @@ _BYTES |= {"same_4": 32, "above_4": 32}
 
 
 def part(function: Any, **options: Any) -> Any:
-    """``function``, compiled into those that call it."""
-    return njit(**options, **PART)(function)
+    """``function``, compiled into those that call it. It allocates nothing: no process without numba could free it."""
+    return njit(**options, _nrt=False, **PART)(function)
 
 
 def access(name: str) -> Any:

@@ -4,8 +4,8 @@
 row, ``get(h, at.OUT_ROW, n)`` item ``n`` of an array, ``get(h, at.N_HITS)`` a word; ``put`` takes the value at last.
 ``load`` and ``store`` are the same for an item whose address is known. ``address`` gives the address of any of these.
 
-To numba (see ``compiled_fields``) each declared name is a type of its own, so that the code of each access is made for its field: as few
-instructions as a plain load, and no other width can be meant.
+To numba (see ``compiled_fields``) each declared name is a type of its own, so that the code of each access is made for
+its field: as few instructions as a plain load, and no other width can be meant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The digest of the sources of kernels, by which their files are kept.
 
-It covers all that a kernel may call or read while it is compiled, in other modules and packages too: no change of any of
-them meets an older compilation.
+It covers all that a kernel may call or read while it is compiled, in other modules and packages too: no change of any
+of them meets an older compilation.
 """
 
 from __future__ import annotations

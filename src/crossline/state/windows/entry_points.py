@@ -58,7 +58,7 @@ def _made() -> Kernel:
 
 
 def _made_in_order() -> Kernel:
-    def run_in_order(h: int, task: int, argument: int, more: int) -> int:
+    def run_in_order(h: int, task: int, argument: int, more: int) -> int:  # noqa: ARG001 - as of `run`
         done = 0
         if task == TAKE:
             take_rows(h, argument)
