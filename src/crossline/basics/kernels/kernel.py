@@ -50,6 +50,9 @@ class Kernel(Part):
         options: Those of numba.
         make: Its part, where compiled code calls it too.
 
+    Raises:
+        TypeError: ``function`` has variables of a closure.
+
     Example:
         >>> def twice(x: int) -> int:
         ...     return 2 * x
@@ -65,6 +68,11 @@ class Kernel(Part):
         make: Callable[[], Any] | None = None,
     ) -> None:
         super().__init__(make or (lambda: None), function.__qualname__)
+        if function.__closure__:
+            names = ", ".join(function.__code__.co_freevars)
+            raise TypeError(
+                f"{self._name}: found variables of a closure ({names}): a kernel's file is not kept by them"
+            )
         self.function, self._sources, self._options = function, sources, options or {}
         self._by_kinds: dict[tuple[str, ...], Callable[..., Any]] = {}
         local = function.__qualname__.rpartition("<locals>.")[2]
@@ -90,7 +98,7 @@ class Kernel(Part):
     def _found(self, kinds: tuple[str, ...]) -> Callable[..., Any]:
         from crossline.basics.kernels import native  # noqa: PLC0415
 
-        key = files.key_of(self.named, (*kinds, repr(sorted(self._options.items()))), self._sources())
+        key = files.key_of(self._turn_name, (*kinds, repr(sorted(self._options.items()))), self._sources())
         code = files.load(self.named, key)
         if code is None:
             code = self._compiled(kinds, key)
