@@ -159,7 +159,7 @@ def begin_kernels(stamp: Path) -> str | None:
 
 
 def compile_kernels(python: Path, stamp: Path) -> None:
-    """Have the kernels compiled into the cache of the user, where their source changed: no first batch waits for it then.
+    """Have the kernels compiled into the cache of the user, where sources changed: no first batch waits for it then.
 
     What was compiled when it was interrupted, or by the demo, is kept: this goes on with the rest.
     """

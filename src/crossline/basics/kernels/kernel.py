@@ -70,9 +70,7 @@ class Kernel(Part):
         super().__init__(make or (lambda: None), function.__qualname__)
         if function.__closure__:
             names = ", ".join(function.__code__.co_freevars)
-            raise TypeError(
-                f"{self._name}: found variables of a closure ({names}): a kernel's file is not kept by them"
-            )
+            raise TypeError(f"{self._name}: found variables of a closure ({names}): no kernel is kept by them")
         self.function, self._sources, self._options = function, sources, options or {}
         self._by_kinds: dict[tuple[str, ...], Callable[..., Any]] = {}
         local = function.__qualname__.rpartition("<locals>.")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,8 +53,8 @@ def refused(a: int) -> int:
 
 
 def powers(x: float) -> float:
-    mantissa, exponent = np.frexp(x)
-    return np.ldexp(mantissa, exponent) + 2.0**x * 0.0
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(mantissa, exponent) + 2.0**x * 0.0
 
 
 def native(function: Callable[..., Any], *values: Any) -> tuple[Callable[..., Any], Code]:
@@ -177,5 +178,5 @@ def paired(x: int) -> tuple[int, int]:
 
 
 def test_what_returns_something_else_is_refused() -> None:
-    with pytest.raises(TypeError, match="paired: it returns .*: expected an integer of 64 bits, a float or nothing"):
+    with pytest.raises(TypeError, match=r"paired: it returns .*: expected an integer of 64 bits, a float or nothing"):
         compiled(paired, ("int64",), {})
