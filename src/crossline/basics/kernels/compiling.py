@@ -15,8 +15,8 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import from_dtype
 
 from crossline.basics.kernels.files import Code
-from crossline.basics.kernels.kernel import Part
 from crossline.basics.kernels.native import linkable, undefined_in
+from crossline.basics.kernels.part import Part
 from crossline.basics.kernels.parts import KERNEL
 from crossline.basics.turns import numba_is_loaded
 

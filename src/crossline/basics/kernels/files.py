@@ -171,10 +171,10 @@ def keep(kernel: str, key: bytes, code: Code) -> bool:
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        beside.unlink(missing_ok=True)  # of a killed process of this number
         try:
-            with os.fdopen(made, "wb") as file:
-                os.fchmod(made, 0o644)
+            with beside.open("xb") as file:
+                os.fchmod(file.fileno(), 0o644)
                 file.write(encoded(key, code))
             beside.replace(path)
         except BaseException:

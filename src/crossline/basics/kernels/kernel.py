@@ -1,4 +1,4 @@
-"""Functions that become machine code: ``Kernel``, which Python calls, and ``Part``, which compiled code calls.
+"""Functions that become machine code: ``Kernel``, which Python calls; ``part.Part`` is what compiled code calls.
 
 A module that declares them does not load numba. A kernel is loaded from its file (``files``) by llvmlite alone
 (``native``); where there is none, ``compiling`` loads numba, and compiles the kernel with all its parts. Processes that
@@ -12,33 +12,8 @@ from contextlib import nullcontext
 from typing import Any
 
 from crossline.basics.kernels import files
+from crossline.basics.kernels.part import IN_PYTHON, Part
 from crossline.basics.turns import turn_of
-
-IN_PYTHON = bool(files.setting("NUMBA_DISABLE_JIT"))  # nothing is compiled, for a debugger
-CHECKED = bool(files.setting("NUMBA_BOUNDSCHECK"))
-
-
-class Part:
-    """What compiled code calls by this name: it is made, with numba, once something that calls it is compiled.
-
-    Args:
-        make: Returns the function or intrinsic of numba's.
-        name: What it is called in errors.
-    """
-
-    def __init__(self, make: Callable[[], Any], name: str) -> None:
-        self._make, self._name = make, name
-        self._made: Any = None
-
-    def made(self) -> Any:
-        """It, as numba knows it; the same at each call."""
-        if self._made is None:
-            self._made = self._make()
-        return self._made
-
-    def __call__(self, *_: Any) -> Any:
-        """Refuses, with TypeError: only compiled code calls it."""
-        raise TypeError(f"{self._name} is not callable from Python: it is a part of compiled code")
 
 
 class Kernel(Part):

@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from crossline.basics.kernels.files import sources_of
-from crossline.basics.kernels.kernel import IN_PYTHON, Kernel, Part
+from crossline.basics.kernels.kernel import Kernel
+from crossline.basics.kernels.part import IN_PYTHON, Part
 
 _PACKAGES = ("crossline.ingest.decode", "crossline.ingest.avro")  # kernels of the second call those of the first
 # Counting references to arrays, an atomic step each, would take half the time of a scan; so it is switched off.

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from crossline.basics.kernels.kernel import CHECKED, IN_PYTHON, Part
+from crossline.basics.kernels.part import CHECKED, IN_PYTHON, Part
 from crossline.state.memory import python_access
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crossline.basics.kernels.kernel import CHECKED, IN_PYTHON
+from crossline.basics.kernels.part import CHECKED, IN_PYTHON
 
 WATCHES = IN_PYTHON or CHECKED
 PIECES_MAX = 1024

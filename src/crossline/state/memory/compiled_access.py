@@ -6,9 +6,9 @@ from typing import Any
 
 from numba import njit
 
+from crossline.basics.kernels.part import CHECKED
 from crossline.basics.kernels.parts import PART
 from crossline.state.memory import compiled_checks, compiled_fields, intrinsics
-from crossline.state.memory.access import BUILD
 
 __all__ = ["access", "compiled_fields", "part"]
 # The bytes that each touches; what is not here touches none.
@@ -24,4 +24,4 @@ def part(function: Any, **options: Any) -> Any:
 def access(name: str) -> Any:
     """The load, store or other instruction ``name``, in this build."""
     plain = getattr(intrinsics, name)
-    return plain if BUILD == "plain" or name not in _BYTES else compiled_checks.checked(name, plain, _BYTES[name])
+    return plain if not CHECKED or name not in _BYTES else compiled_checks.checked(name, plain, _BYTES[name])

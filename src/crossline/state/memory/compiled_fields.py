@@ -13,7 +13,7 @@ from numba.core.typeconv import Conversion
 from numba.core.typing import signature
 from numba.extending import lower_builtin, lower_cast, models, register_model, type_callable, typeof_impl
 
-from crossline.state.memory.access import BUILD
+from crossline.basics.kernels.part import CHECKED
 from crossline.state.memory.compiled_checks import generate_look_up
 from crossline.state.memory.declarations import F64, I32, Declared, Kind, Reach
 from crossline.state.memory.fields import address, get, load, put, store
@@ -127,7 +127,7 @@ def _type_store(context: Any) -> Callable[..., Any]:  # noqa: ARG001
 
 
 def _look_up(context: Any, builder: Any, at: Any, size: int, *, store: bool) -> None:
-    if BUILD == "checked":
+    if CHECKED:
         generate_look_up(context, builder, [at, _I64(size), _I64(int(store))])
 
 

@@ -15,8 +15,9 @@ from numba import njit
 
 from crossline.basics.kernels.compiling import compiled, stands_alone
 from crossline.basics.kernels.files import Code
-from crossline.basics.kernels.kernel import IN_PYTHON, Kernel
+from crossline.basics.kernels.kernel import Kernel
 from crossline.basics.kernels.native import kind_of, linkable, loaded, undefined_in
+from crossline.basics.kernels.part import IN_PYTHON
 
 pytestmark = pytest.mark.skipif(IN_PYTHON, reason="nothing is compiled")
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -15,7 +15,7 @@ import pytest
 CALLED = """
 from numba import njit
 
-from crossline.basics.kernels.kernel import Part
+from crossline.basics.kernels.part import Part
 from crossline.basics.kernels.parts import PART
 
 
