@@ -54,3 +54,11 @@ def lowest_bit(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.uint64), generate
+
+
+INTRINSICS = {
+    "byte_at": byte_at,
+    "eight_bytes": eight_bytes,
+    "put_eight_bytes": put_eight_bytes,
+    "lowest_bit": lowest_bit,
+}

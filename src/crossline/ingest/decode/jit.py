@@ -54,9 +54,9 @@ def _intrinsic(in_python: Callable[..., Any]) -> Any:
 
 
 def _made(name: str) -> Any:
-    from crossline.ingest.decode import intrinsics  # noqa: PLC0415
+    from crossline.ingest.decode.intrinsics import INTRINSICS  # noqa: PLC0415
 
-    return getattr(intrinsics, name)
+    return INTRINSICS[name]
 
 
 def _byte_at(array: Any, place: int) -> Any:
