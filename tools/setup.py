@@ -26,6 +26,8 @@ BROWSER = "browser"  # what main is reported so that tests of the console have o
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 GROUPS = ("local-fs", "spark-kafka")
 KERNELS = tuple(f"src/crossline/{room}" for room in ("ingest/avro", "ingest/decode", "state"))
+# What kernels are made of, besides.
+SOURCES = tuple(f"src/crossline/{room}" for room in ("basics/kernels", "programs", "aggregates"))
 WARM = "src/crossline/runtime/workers/kernel_warmup.py"  # which of them it compiles
 # uv does not read pip's configuration; these settings of the machine are passed to it.
 UV_OF_PIP = {
@@ -142,7 +144,7 @@ def begin_kernels(stamp: Path) -> str | None:
     It would not be taken (see basics/compiling.py), but it would heap up. What is compiled of these is kept.
     """
     made_from = hashlib.sha256()
-    sources = [source for folder in KERNELS for source in sorted((ROOT / folder).rglob("*.py"))]
+    sources = [source for folder in (*KERNELS, *SOURCES) for source in sorted((ROOT / folder).rglob("*.py"))]
     for source in [*sources, ROOT / WARM]:
         made_from.update(source.read_bytes())
     wanted = made_from.hexdigest()
@@ -157,7 +159,7 @@ def begin_kernels(stamp: Path) -> str | None:
 
 
 def compile_kernels(python: Path, stamp: Path) -> None:
-    """Have numba compile the kernels into its cache, where their source changed: no first batch waits for it then.
+    """Have the kernels compiled into the cache of the user, where sources changed: no first batch waits for it then.
 
     What was compiled when it was interrupted, or by the demo, is kept: this goes on with the rest.
     """

@@ -7,7 +7,6 @@ imported and not required is not there.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -44,7 +43,6 @@ class Installed:
         subprocess.run([*pip, "-q", "--disable-pip-version-check", wheel], check=True, env=self.environment())
         for name in required(metadata_of(wheel), extras):
             self.link(distribution(name))
-        self._share_kernels()
 
     def environment(self) -> dict[str, str]:
         """Of programs in it: nothing of this tree is found through a variable."""
@@ -58,16 +56,6 @@ class Installed:
         for top in tops:
             if not (self._site / top).exists():
                 (self._site / top).symlink_to(SITE / top)
-
-    def _share_kernels(self) -> None:
-        """What numba compiled of the same sources in this tree is taken: it is known by their names and times."""
-        for index in {path.parent for path in (ROOT / "src").rglob("__pycache__/*.nbi")}:
-            source = index.parent
-            mine = self._site / source.relative_to(ROOT / "src")
-            shutil.copytree(index, mine / "__pycache__", dirs_exist_ok=True)
-            for path in source.glob("*.py"):
-                if (mine / path.name).exists():
-                    os.utime(mine / path.name, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
 
     def run(self, *command: str, cwd: Path, code: int = 0) -> str:
         """What a command of the environment prints; fails where it does not end with ``code``."""

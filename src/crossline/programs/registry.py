@@ -14,7 +14,6 @@ from types import MappingProxyType, ModuleType
 
 from crossline.basics.errors import UsageError
 from crossline.basics.plugins import AGGREGATES, load_modules
-from crossline.programs import tools
 from crossline.programs.aggregate import Aggregate
 
 _PACKAGE = "crossline.aggregates"
@@ -54,9 +53,9 @@ def aggregates() -> MappingProxyType[str, Aggregate]:
     return MappingProxyType(collected(_modules()))
 
 
-def sources() -> bytes:
-    """The text of all that declares an aggregate: what is compiled of it is made of this."""
-    return "".join(map(inspect.getsource, (tools, *_modules()))).encode()
+def foreign_sources() -> bytes:
+    """The text of the modules of other packages that declare aggregates: what is compiled is made of them too."""
+    return "".join(map(inspect.getsource, load_modules(AGGREGATES))).encode()
 
 
 def declared(name: str) -> Aggregate:

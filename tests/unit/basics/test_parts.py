@@ -8,7 +8,7 @@ import pytest
 from numba import njit, types
 from numba.core.dispatcher import Dispatcher
 
-from crossline.basics.parts import DOOR, PART
+from crossline.basics.kernels.parts import DOOR, PART
 
 
 def doubled(x: int) -> int:

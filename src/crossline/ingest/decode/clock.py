@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crossline.basics.values import F64, I32, I64, U8
-from crossline.ingest.decode.jit import kernel, making_kernel, part
+from crossline.ingest.decode.jit import kernel, part
 from crossline.ingest.decode.json_scan import COLON, DOT, MINUS, NINE, PLUS, ZERO
 
 # Units in the order of their codes: what one of them is in nanoseconds.
@@ -123,22 +123,32 @@ def rfc3339_ms(buf: U8, p: int, end: int) -> Any:
     return stamp if STAMP_MS_MIN <= stamp <= STAMP_MS_MAX else NOT_A_TIME
 
 
-@making_kernel
 def whole_column_ms(values: I64, unit: int) -> I64:
     """``whole_to_ms`` of each."""
     out = np.empty(len(values), np.int64)
-    for row in range(len(values)):
-        out[row] = whole_to_ms(values[row], unit)
+    put_whole_ms(values, unit, out)
     return out
 
 
-@making_kernel
 def real_column_ms(values: F64, unit: int) -> I64:
     """``real_to_ms`` of each; NaN and infinities are NOT_A_TIME."""
     out = np.empty(len(values), np.int64)
+    put_real_ms(values, unit, out)
+    return out
+
+
+@kernel
+def put_whole_ms(values: I64, unit: int, out: I64) -> None:
+    """``whole_to_ms`` of each, into ``out``."""
+    for row in range(len(values)):
+        out[row] = whole_to_ms(values[row], unit)
+
+
+@kernel
+def put_real_ms(values: F64, unit: int, out: I64) -> None:
+    """``real_to_ms`` of each, into ``out``."""
     for row in range(len(values)):
         out[row] = real_to_ms(values[row], unit)
-    return out
 
 
 def in_range(stamps: I64) -> npt.NDArray[np.bool_]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from crossline.basics.turns import when_numba_is_loaded
+
 
 @dataclass(slots=True)
 class CompileProgress:
@@ -26,18 +28,19 @@ class CompileProgress:
 
     def watch(self) -> None:
         """From now on, in this process; not in those that are forked of it."""
-        from numba.core import event  # noqa: PLC0415 - loads what takes long, for who compiles
-
         progress = self
 
-        class Listener(event.Listener):  # type: ignore[misc]  # numba has no types
-            def on_start(self, event: Any) -> None:  # noqa: ARG002 - which function it is, is nothing to a reader
-                progress.started()
+        def register(event: Any) -> None:
+            class Listener(event.Listener):  # type: ignore[misc]  # numba has no types
+                def on_start(self, event: Any) -> None:  # noqa: ARG002 - which function it is, is nothing to a reader
+                    progress.started()
 
-            def on_end(self, event: Any) -> None:  # noqa: ARG002
-                progress.ended()
+                def on_end(self, event: Any) -> None:  # noqa: ARG002
+                    progress.ended()
 
-        event.register("numba:compile", Listener())
+            event.register("numba:compile", Listener())
+
+        when_numba_is_loaded(register)
 
     def started(self) -> None:
         """Numba compiles a function."""

@@ -15,43 +15,56 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from numba import config, njit
-
-from crossline.basics.parts import PART
-from crossline.state.memory import bounds_check, intrinsics, python_access
+from crossline.basics.kernels.part import CHECKED, IN_PYTHON, Part
+from crossline.state.memory import python_access
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-BUILD: str = "python" if config.DISABLE_JIT else "checked" if config.BOUNDSCHECK else "plain"
+BUILD: str = "python" if IN_PYTHON else "checked" if CHECKED else "plain"
 
 
 def jit(function: _F) -> _F:
-    """Compile ``function`` into those that call it; what Python calls is cached on disk, and all of these with it."""
-    return cast("_F", njit(**PART)(function))
+    """Compile ``function`` into those that call it; what Python calls is kept on disk, and all of these with it."""
+    return function if IN_PYTHON else cast("_F", Part(lambda: _part(function), function.__qualname__))
 
 
 def inlined(function: _F) -> _F:
     """As ``jit``, for what each row runs through: it becomes part of what calls it."""
-    return cast("_F", njit(forceinline=BUILD == "plain", **PART)(function))
+    if IN_PYTHON:
+        return function
+    return cast("_F", Part(lambda: _part(function, forceinline=BUILD == "plain"), function.__qualname__))
 
 
-def _of(name: str, size: int) -> Any:
-    """The load or store ``name`` of ``size`` bytes, in this build."""
-    if BUILD == "python":
+def _part(function: Any, **options: Any) -> Any:
+    from crossline.state.memory import compiled_access  # noqa: PLC0415 - loads numba, for who compiles
+
+    return compiled_access.part(function, **options)
+
+
+def _of(name: str) -> Any:
+    """The load, store or comparison ``name``, in this build."""
+    if IN_PYTHON:
         return getattr(python_access, name)
-    plain = getattr(intrinsics, name)
-    return plain if BUILD == "plain" else bounds_check.checked(name, plain, size)
+
+    def made() -> Any:
+        from crossline.state.memory import compiled_access  # noqa: PLC0415
+
+        return compiled_access.access(name)
+
+    return Part(made, name)
 
 
 # Integers of every width come and go as int64.
-load_u8 = _of("load_u8", 1)
-load_u32 = _of("load_u32", 4)
-load_i64 = _of("load_i64", 8)
+load_u8 = _of("load_u8")
+load_u32 = _of("load_u32")
+load_i64 = _of("load_i64")
 # Of what never changes while compiled code runs: once loaded, it need not be again after a store.
-load_fixed = _of("load_fixed", 8)
-store_64 = _of("store_64", 8)
-like_16 = _of("like_16", 16)
+load_fixed = _of("load_fixed")
+store_64 = _of("store_64")
+like_16 = _of("like_16")
 # Which of 4 words are a number, and which are above it, as uint64.
-same_4 = _of("same_4", 32)
-above_4 = _of("above_4", 32)
-lowest = python_access.lowest if BUILD == "python" else intrinsics.lowest
-prefetch = python_access.prefetch if BUILD == "python" else intrinsics.prefetch
+same_4 = _of("same_4")
+above_4 = _of("above_4")
+lowest = _of("lowest")
+prefetch = _of("prefetch")
+# An array of so many zeros, int64, until the function returns that makes it. Kernels allocate nothing else.
+zeros_on_stack = _of("zeros_on_stack")

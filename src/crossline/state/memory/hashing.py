@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import xxhash
-from numba import njit, types
 
-from crossline.basics.compiling import compiled_for
-from crossline.basics.parts import DOOR
+from crossline.basics.kernels.kernel import Kernel
 from crossline.basics.values import I64, U8
 from crossline.state.memory.access import inlined, jit, load_i64, load_u8, load_u32, store_64
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
@@ -127,30 +125,24 @@ def siphash(at: int, end: int, key: Any, key2: Any) -> Any:
 
 @cache
 def _compiled() -> Any:
-    sources = digest()
-
     def many(data: int, offsets: int, count: int, seed: Any, out: int) -> int:
         for i in range(count):
             h = xxh64(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), seed)
             store_64(out + 8 * i, np.int64(h))
-        return sources * 0
+        return 0
 
-    kinds = (types.int64, types.int64, types.int64, types.uint64, types.int64)
-    return compiled_for(njit(cache=True, **DOOR)(many), types.int64(*kinds))
+    return Kernel(many, digest).of("int64", "int64", "int64", "uint64", "int64")
 
 
 @cache
 def _compiled_keyed() -> Any:
-    sources = digest()
-
     def keyed(data: int, offsets: int, count: int, key: Any, key2: Any, out: int) -> int:
         for i in range(count):
             h = siphash(data + load_i64(offsets + 8 * i), data + load_i64(offsets + 8 * i + 8), key, key2)
             store_64(out + 8 * i, np.int64(h))
-        return sources * 0
+        return 0
 
-    kinds = (types.int64, types.int64, types.int64, types.uint64, types.uint64, types.int64)
-    return compiled_for(njit(cache=True, **DOOR)(keyed), types.int64(*kinds))
+    return Kernel(keyed, digest).of("int64", "int64", "int64", "uint64", "uint64", "int64")
 
 
 @cache

@@ -7,7 +7,10 @@ from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
 _ADDRESS = types.int64
 
@@ -107,3 +110,24 @@ def prefetch(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
         return context.get_dummy_value()
 
     return types.void(_ADDRESS), generate
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def zeros_on_stack(typingctx: Any, count: Any) -> Any:  # noqa: ARG001
+    """An array of ``count`` zeros, a constant: it lives until the function returns."""
+    if not isinstance(count, types.IntegerLiteral):
+        raise TypingError(f"zeros_on_stack: found {count}, expected a constant number of zeros")
+    words = ir.ArrayType(ir.IntType(64), count.literal_value)
+    array = types.Array(types.int64, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        at = cgutils.alloca_once(builder, words)
+        builder.store(ir.Constant(words, None), at)
+        made = make_array(array)(context, builder)
+        size = context.get_constant(types.intp, count.literal_value)
+        width = context.get_constant(types.intp, 8)
+        data = builder.bitcast(at, ir.IntType(64).as_pointer())
+        populate_array(made, data=data, shape=[size], strides=[width], itemsize=width, meminfo=None)
+        return made._getvalue()  # noqa: SLF001 - as numba's own code does
+
+    return array(count), generate

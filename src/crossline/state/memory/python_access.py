@@ -82,3 +82,8 @@ def lowest(bits: int) -> Any:
 
 def prefetch(address: int) -> None:
     """Nothing: it only saves time."""
+
+
+def zeros_on_stack(count: int) -> Any:
+    """An array of ``count`` zeros, int64."""
+    return np.zeros(count, np.int64)

@@ -1,7 +1,6 @@
-"""The digest of kernel sources by which numba's cache on disk is keyed.
+"""The digest of the sources of kernels, by which their files are kept.
 
-Numba looks only at the file that a function stands in. The digest of all of the kernel's sources, and of the build's
-name (see ``access``), is therefore part of each function that it keeps, as a variable of its closure: no change of any
+It covers all that a kernel may call or read while it is compiled, in other modules and packages too: no change of any
 of them meets an older compilation.
 """
 
@@ -10,16 +9,15 @@ from __future__ import annotations
 from functools import cache
 from hashlib import sha256
 
-from crossline.basics.compiling import sources_of
-from crossline.programs.registry import sources
-from crossline.state.memory.access import BUILD
+from crossline.basics.kernels.files import sources_of
+from crossline.programs.registry import foreign_sources
 
 # What every kernel has of the others' sources.
 _SHARED = tuple(f"crossline.state.{each}" for each in ("memory", "arithmetic", "records", "windows"))
+_DECLARED = ("crossline.aggregates", "crossline.programs")
 
 
 @cache
-def digest(*packages: str) -> int:
-    """Of a kernel's sources: the shared ones, those in ``packages``, and those of aggregates; and of the build."""
-    found = sha256(BUILD.encode() + sources_of(*_SHARED, *packages) + sources())
-    return int.from_bytes(found.digest()[:7], "little")
+def digest(*packages: str) -> bytes:
+    """Of a kernel's sources: the shared ones, those in ``packages``, and those of aggregates."""
+    return sha256(sources_of(*_SHARED, *_DECLARED, *packages) + foreign_sources()).digest()

@@ -5,10 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import njit, types
-
-from crossline.basics.compiling import compiled_for
-from crossline.basics.parts import DOOR
+from crossline.basics.kernels.kernel import Kernel
 from crossline.state.memory.source_digest import digest
 from crossline.state.panes.comparison import emit_rows
 from crossline.state.panes.kernel import judge_rows, load_rows, sweep
@@ -19,9 +16,9 @@ JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
 PACKAGE = "crossline.state.panes"
 
 
-def _made(sources: int) -> Any:
+def _made() -> Kernel:
     def run(h: int, task: int, argument: int, more: int) -> int:
-        done = sources * 0
+        done = 0
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == EMIT:
@@ -36,7 +33,7 @@ def _made(sources: int) -> Any:
             put_ids(h, argument, more)
         return done
 
-    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
+    return Kernel(run, lambda: digest(PACKAGE))
 
 
 @cache
@@ -45,4 +42,4 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest(PACKAGE))
+    return _made().of(*["int64"] * 4)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import njit, types
-
-from crossline.basics.compiling import compiled_for
-from crossline.basics.parts import DOOR
+from crossline.basics.kernels.kernel import Kernel
 from crossline.state.memory.source_digest import digest
 from crossline.state.patterns.absence_kernel import meet_all, meet_rows
 from crossline.state.patterns.kernel import judge_rows, offer_all
@@ -17,9 +14,9 @@ from crossline.state.patterns.renumbering import renumber_match_steps
 JUDGE, CLOSE, OFFER, MEET, MEET_ALL = range(5)
 
 
-def _made(sources: int) -> Any:
+def _made() -> Kernel:
     def run(h: int, task: int, argument: int) -> int:
-        done = sources * 0
+        done = 0
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == CLOSE:
@@ -32,7 +29,7 @@ def _made(sources: int) -> Any:
             meet_all(h)
         return done
 
-    return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64))
+    return Kernel(run, lambda: digest("crossline.state.patterns"))
 
 
 @cache
@@ -41,4 +38,4 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest("crossline.state.patterns"))
+    return _made().of(*["int64"] * 3)

@@ -9,10 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from numba import njit, types
-
-from crossline.basics.compiling import compiled_for
-from crossline.basics.parts import DOOR
+from crossline.basics.kernels.kernel import Kernel
 from crossline.state.memory.source_digest import digest
 from crossline.state.records.hash_tables import rebuild_ids, rebuild_keys
 from crossline.state.records.incremental_rehash import put_in, run_end, take_out
@@ -26,12 +23,11 @@ JUDGE, LOAD, COUNT_DEAD, THROW_OUT, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, R
 )
 EMIT, TAKE, FIGURES, COMPARE = range(11, 15)
 IN_ORDER = (TAKE, FIGURES, COMPARE)
-KINDS = types.int64(types.int64, types.int64, types.int64, types.int64)
 
 
-def _made(sources: int) -> Any:
+def _made() -> Kernel:
     def run(h: int, task: int, argument: int, more: int) -> int:
-        done = sources * 0
+        done = 0
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == LOAD:
@@ -58,12 +54,12 @@ def _made(sources: int) -> Any:
             done = emit_rows(h, argument)
         return done
 
-    return compiled_for(njit(cache=True, **DOOR)(run), KINDS)
+    return Kernel(run, digest)
 
 
-def _made_in_order(sources: int) -> Any:
-    def run_in_order(h: int, task: int, argument: int, more: int) -> int:
-        done = (sources + more) * 0
+def _made_in_order() -> Kernel:
+    def run_in_order(h: int, task: int, argument: int, more: int) -> int:  # noqa: ARG001 - as of `run`
+        done = 0
         if task == TAKE:
             take_rows(h, argument)
         elif task == FIGURES:
@@ -72,7 +68,7 @@ def _made_in_order(sources: int) -> Any:
             done = compare_rows(h, argument)
         return done
 
-    return compiled_for(njit(cache=True, **DOOR)(run_in_order), KINDS)
+    return Kernel(run_in_order, digest)
 
 
 @cache
@@ -81,13 +77,13 @@ def compiled() -> Any:
 
     Compiles, or loads what an earlier process compiled.
     """
-    return _made(digest())
+    return _made().of(*["int64"] * 4)
 
 
 @cache
 def compiled_in_order() -> Any:
     """As ``compiled``, of the tasks IN_ORDER."""
-    return _made_in_order(digest())
+    return _made_in_order().of(*["int64"] * 4)
 
 
 def doing(task: int) -> Any:

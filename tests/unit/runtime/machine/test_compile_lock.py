@@ -12,11 +12,22 @@ from pathlib import Path
 import pytest
 
 # What a kernel returns, and what it calls in another file.
-CALLED = "from numba import njit\n\n\n@njit\ndef called(x):\n    return x + {added}\n"
-KERNELS = """
-from numba import njit, types
+CALLED = """
+from numba import njit
 
-from crossline.basics.compiling import compiled_for, shared
+from crossline.basics.kernels.part import Part
+from crossline.basics.kernels.parts import PART
+
+
+def added(x):
+    return x + {added}
+
+
+called = Part(lambda: njit(**PART)(added), "called")
+"""
+KERNELS = """
+from crossline.basics.kernels.files import sources_of
+from crossline.basics.kernels.kernel import Kernel
 from tiny.called import called
 
 
@@ -28,15 +39,18 @@ def second(x):
     return called(x) * 2
 
 
-first = shared(njit(cache=True)(first), "tiny")
-second = shared(njit(cache=True)(second), "tiny")
+def broken(x):
+    return x.nothing
+
+
+first, second, broken = (Kernel(each, lambda: sources_of("tiny")) for each in (first, second, broken))
 
 
 def made():
     def typed(x):
         return x
 
-    return compiled_for(njit(cache=True)(typed), types.int64(types.int64))
+    return Kernel(typed, lambda: sources_of("tiny")).of("int64")
 """
 # Says what happens, a line each; a line of its standard input lets it go on where it stops.
 PROGRAM = """
@@ -67,7 +81,7 @@ def package(folder: Path) -> Path:
 
 
 @contextmanager
-def start(folder: Path, *body: str, stop_at: str = "-") -> Iterator[subprocess.Popen[str]]:
+def start(folder: Path, *body: str, stop_at: str = "-", **settings: str) -> Iterator[subprocess.Popen[str]]:
     """A process that runs ``body`` and says what it compiles; it is gone afterwards."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "PYTHONPYCACHE"))}
     with subprocess.Popen(
@@ -76,7 +90,13 @@ def start(folder: Path, *body: str, stop_at: str = "-") -> Iterator[subprocess.P
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**plain, "PYTHONPATH": str(folder), "STOP_AT": stop_at},
+        env={
+            **plain,
+            "PYTHONPATH": str(folder),
+            "STOP_AT": stop_at,
+            "XDG_CACHE_HOME": str(folder / "cache"),
+            **settings,
+        },
     ) as process:
         try:
             yield process
@@ -84,9 +104,9 @@ def start(folder: Path, *body: str, stop_at: str = "-") -> Iterator[subprocess.P
             process.kill()
 
 
-def output_of(folder: Path, *body: str) -> list[str]:
+def output_of(folder: Path, *body: str, **settings: str) -> list[str]:
     """What a process says that does ``body``."""
-    with start(folder, *body) as process:
+    with start(folder, *body, **settings) as process:
         out, errors = process.communicate(timeout=60)
     assert errors == "", errors
     return out.splitlines()
@@ -135,50 +155,47 @@ def test_a_compilation_that_is_killed_lets_the_next_one_in_and_keeps_what_was_do
 
 def test_one_that_fails_lets_the_next_one_in(tiny: Path) -> None:
     wrong = "from tiny.kernels import first\ntry: first('a', 1)\nexcept TypeError: print('failed')\n"
-    untyped = "from tiny.kernels import first\ntry: first(object())\nexcept Exception as e: print(type(e).__name__)\n"
+    untyped = "from tiny.kernels import broken\ntry: broken(1)\nexcept Exception as e: print(type(e).__name__)\n"
     assert output_of(tiny, wrong, FIRST) == ["failed", "begins first 0", "ends first 0", "2"]
     found = output_of(tiny, untyped, SECOND)
-    assert found == ["begins first 0", "ends first 0", "TypingError", "begins second 0", "ends second 0", "4"]
+    assert found == ["begins broken 0", "ends broken 0", "TypingError", "begins second 0", "ends second 0", "4"]
 
 
 def test_a_change_in_a_file_that_a_kernel_calls_counts(tiny: Path) -> None:
-    """Numba alone looks at the file of the kernel, and would answer 2 for ever."""
+    """A cache by the file of the kernel alone would answer 2 for ever."""
     assert output_of(tiny, FIRST)[-1] == "2"
     (tiny / "tiny" / "called.py").write_text(CALLED.format(added=5))
     assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "6"]
 
 
 def test_what_a_killed_process_had_not_written_yet_is_not_taken_from_what_lay_there(tiny: Path) -> None:
-    """Numba's index names the file before it is there: that of the sources before was loaded from then on."""
+    """A file has its name once it is whole."""
     assert output_of(tiny, FIRST)[-1] == "2"
     kernels = tiny / "tiny" / "kernels.py"
     kernels.write_text(KERNELS.replace("return called(x)\n", "return called(x) + 70\n"))
-    killed = """
-from numba.core.caching import IndexDataCacheFile
-IndexDataCacheFile._save_data = lambda *_: os._exit(0)
-"""
+    killed = "from pathlib import Path; Path.replace = lambda *_: os._exit(0)"
     assert output_of(tiny, killed, FIRST) == ["begins first 0"]
     assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "72"]
     assert output_of(tiny, FIRST) == ["72"]
 
 
 def test_builds_are_kept_apart(tiny: Path) -> None:
-    body = "from numba import config; config.BOUNDSCHECK = 1"
     assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
-    assert output_of(tiny, body, FIRST) == ["begins first 0", "ends first 0", "2"]
+    assert output_of(tiny, FIRST, NUMBA_BOUNDSCHECK="1") == ["begins first 0", "ends first 0", "2"]
     assert output_of(tiny, FIRST) == ["2"]
-    assert output_of(tiny, body, FIRST) == ["2"]
+    assert output_of(tiny, FIRST, NUMBA_BOUNDSCHECK="1") == ["2"]
 
 
 def test_one_for_given_types_takes_no_others(tiny: Path) -> None:
-    body = "from tiny.kernels import made; print(made()(1.5), len(made().signatures))"
-    assert output_of(tiny, body) == ["begins typed 0", "ends typed 0", "1 1"]
-    assert output_of(tiny, body) == ["1 1"]
+    body = "from tiny.kernels import made; print(made()(1.5))"
+    assert output_of(tiny, body) == ["begins typed 0", "ends typed 0", "1"]
+    assert output_of(tiny, body) == ["1"]
 
 
 def test_a_folder_without_locks_is_compiled_in_all_the_same(tiny: Path) -> None:
-    (tiny / "tiny" / "__pycache__").mkdir()
-    (tiny / "tiny" / "__pycache__" / "compiling.lock").symlink_to(tiny / "elsewhere")
+    folder = tiny / "cache" / "crossline" / "kernels" / "tiny.kernels"
+    folder.mkdir(parents=True)
+    (folder / "compiling.lock").symlink_to(tiny / "elsewhere")
     assert output_of(tiny, FIRST) == ["begins first 0", "ends first 0", "2"]
     assert not (tiny / "elsewhere").exists()
 

@@ -23,15 +23,26 @@ functions.outer(2)
 print("done")
 """
 FUNCTIONS = """
-from numba import njit
+from crossline.basics.kernels.kernel import Kernel
+from crossline.basics.kernels.part import Part
 
-@njit(cache=True)
-def inner(x):
-    return x + 1
 
-@njit(cache=True)
+def _made():
+    from numba import njit
+
+    from crossline.basics.kernels.parts import PART
+
+    return njit(**PART)(lambda x: x + 1)
+
+
+inner = Part(_made, "inner")
+
+
 def outer(x):
     return inner(x) + 1
+
+
+outer = Kernel(outer, lambda: b"")
 """
 
 
@@ -40,7 +51,9 @@ def test_the_first_compilation_is_reported_and_the_next_process_says_nothing(tmp
     lines = []
     for _ in range(2):
         command = [sys.executable, "-c", COMPILES.format(folder=str(tmp_path))]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        environment.pop("NUMBA_CACHE_DIR", None)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout == "done\n"
         lines.append(done.stderr)
     assert lines == [f"{startup.COMPILING}\n", ""]

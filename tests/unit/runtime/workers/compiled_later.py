@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba.core.dispatcher import Dispatcher
 
+from crossline.basics.kernels.kernel import Kernel
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.detect import detect, new_state
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
@@ -97,12 +97,12 @@ def alerted(unit: str) -> list[set[str]]:
 
 
 def made() -> set[tuple[str, str, str]]:
-    """Compiled functions of ours, with what each was compiled for."""
-    ours = (
-        each for each in gc.get_objects() if isinstance(each, Dispatcher) and "crossline" in each.py_func.__module__
-    )
+    """Kernels that were loaded or compiled, with the kinds of their arguments."""
+    kernels = (each for each in gc.get_objects() if isinstance(each, Kernel))
     return {
-        (each.py_func.__module__, each.py_func.__qualname__, str(kinds)) for each in ours for kinds in each.overloads
+        (each.function.__module__, each.function.__qualname__, str(kinds))
+        for each in kernels
+        for kinds in each._by_kinds
     }
 
 

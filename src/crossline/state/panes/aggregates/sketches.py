@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import inlined, jit
+from crossline.state.memory.access import inlined, jit, zeros_on_stack
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block, fitting, give, take, units_of
@@ -29,6 +29,7 @@ PRECISION = 12
 REGISTERS = 1 << PRECISION
 INDEX_BITS, ZERO_BITS = 26, 6
 LONGEST = 64 - PRECISION  # zeros that a register may count, less one
+COUNTS = LONGEST + 2
 MANTISSA_BITS = 6
 SHIFT = 52 - MANTISSA_BITS
 BUCKETS_BITS = 12 + MANTISSA_BITS
@@ -228,7 +229,7 @@ def different(h: int, n: int) -> Any:
 
 @jit
 def _estimate(registers: int) -> Any:
-    counts = np.zeros(LONGEST + 2, np.int64)
+    counts = zeros_on_stack(COUNTS)
     for k in range(REGISTERS):
         counts[load(registers + k, at.REGISTER)] += 1
     z = REGISTERS * _tau(1.0 - counts[LONGEST + 1] / REGISTERS)

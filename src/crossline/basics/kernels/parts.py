@@ -48,11 +48,18 @@ PART: dict[str, Any] = {"pipeline_class": Part, "no_cpython_wrapper": True, "no_
 
 DOOR: dict[str, Any] = {"pipeline_class": Door}
 
+# As a door, without what Python calls it by: for ``native``.
+KERNEL: dict[str, Any] = {"pipeline_class": Door, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
 
 class _Door(JITCodeLibrary):  # type: ignore[misc]
     """Is kept as machine code and names; to read what numba keeps besides takes longer than all else of a load."""
 
     _shared_module: Any
+
+    def get_pointer_to_function(self, name: str) -> int | None:
+        """Its address; where it has no such function, what refuses to be called."""
+        return super().get_pointer_to_function(name) or _REFUSES
 
     def _optimize_final_module(self) -> None:
         """Whatever it is linked of is its own.
