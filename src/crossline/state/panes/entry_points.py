@@ -21,7 +21,7 @@ PACKAGE = "crossline.state.panes"
 
 def _made(sources: int) -> Any:
     def run(h: int, task: int, argument: int, more: int) -> int:
-        done = sources * 0
+        done = (sources + more) * 0
         if task == JUDGE:
             done = judge_rows(h, argument)
         elif task == EMIT:
@@ -33,7 +33,7 @@ def _made(sources: int) -> Any:
         elif task == REBUILD_KEYS:
             rebuild_keys(h)
         elif task == PUT_IDS:
-            put_ids(h, argument, more)
+            put_ids(h, argument)
         return done
 
     return compiled_for(njit(cache=True, **DOOR)(run), types.int64(types.int64, types.int64, types.int64, types.int64))
