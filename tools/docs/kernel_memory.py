@@ -165,7 +165,7 @@ the next block. Each block counts the items that have passed it, in one byte (25
 | table | places | items from | passed at | item |
 |---|---|---|---|---|
 | `ID_TABLE`, `KEY_TABLE` | {PLACES} | {ITEMS_AT} | {PUSHED_AT} | int32: number of the record, or of the slot |
-| `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | {VALUE_PUSHED_AT} | int64: link x 2^32 + number of the value's last record |
+| `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | {VALUE_PUSHED_AT} | int64: link x 2^32 + the value's last record |
 """
     rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.MATCH_STEP, "a step of a partial match")]
     return (
