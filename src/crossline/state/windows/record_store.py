@@ -23,6 +23,7 @@ NOTHING_MS = -(2**62)  # before all clocks
 # From how many records on they are dropped singly; of how many more than came, and how many at least, a call does so.
 SINGLY_FROM, DROPPED_EACH, DROPPED_LEAST = 1 << 15, 2, 1024
 LOOKED_AT = 64
+RECORDS_A_SLOT = 8  # moving so many records together is worth a slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class RecordStore:
         Of a large state the oldest are dropped, some at each call. A small one is compacted once they are half of all,
         and a large one where that leaves half of it: later records before them, or keys without records.
         """
+        came, self._came = self._came, 0
         if not self.records:
             return
         if not self.drops_singly or self.records < SINGLY_FROM:
@@ -72,12 +74,12 @@ class RecordStore:
                 self._compact(cutoff_ms)
             return
         memory, words = self._memory, self._memory.words
-        limit = DROPPED_EACH * self._came + DROPPED_LEAST
-        self._came = 0
+        limit = DROPPED_EACH * came + DROPPED_LEAST
         dropped = memory.run(DROP, cutoff_ms, limit)
         memory.drop(int(words[at.FIRST_RECORD]))
-        vacant = 2 * int(words[at.N_VACANT]) >= int(words[at.N_SLOTS])
-        if vacant or (dropped < limit and self._most_are_dead(cutoff_ms)):
+        vacant = int(words[at.N_VACANT])
+        spare = 2 * vacant >= int(words[at.N_SLOTS]) and RECORDS_A_SLOT * vacant >= self.records
+        if spare or (dropped < limit and self._most_are_dead(cutoff_ms)):
             self._compact(cutoff_ms)
 
     def _most_are_dead(self, cutoff_ms: int) -> bool:
@@ -119,7 +121,7 @@ class RecordStore:
         n, keys, memory = len(batch), len(batch.key_hash), self._memory
         words = memory.words
         self._came += n
-        if words[at.FIRST_RECORD] and not self._fits(n, int(batch.id_offsets[-1])):
+        if words[at.FIRST_RECORD] and self._runs_out(n, int(batch.id_offsets[-1])):
             self._compact()
         for pool, offsets in ((at.IDS, batch.id_offsets), (at.KEYS, batch.key_offsets)):
             more = int(offsets[-1])
@@ -163,11 +165,16 @@ class RecordStore:
             memory.keep(name, array)
         return found
 
-    def _fits(self, rows: int, id_bytes: int) -> bool:
-        """Whether as many records fit behind those that are held, with as many bytes of ids."""
+    def _runs_out(self, rows: int, id_bytes: int) -> bool:
+        """Whether as many records, with as many bytes of ids, need the numbers or the addresses of dropped ones.
+
+        Where the system has reserved few addresses and few records were dropped, the rows are moved instead.
+        """
         words, fits = self._memory.words, self._memory.fits
-        below = int(words[at.N_RECORDS]) + rows < NUMBERS and int(words[at.N_ID_BYTES]) + id_bytes <= POOL_MAX
-        return below and fits(at.RECORDS, rows) and fits(at.IDS, id_bytes)
+        if int(words[at.N_RECORDS]) + rows >= NUMBERS or int(words[at.N_ID_BYTES]) + id_bytes > POOL_MAX:
+            return True
+        roomy = fits(at.RECORDS, rows) and fits(at.IDS, id_bytes)
+        return not roomy and bool(words[at.FIRST_RECORD] >= self.records)
 
     def _leave(self) -> None:
         self._memory.let_go(at.OF_BATCH)
