@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from crossline.state.memory import layout as at
 from crossline.state.memory.declarations import Field, Item, Row, Table, Word
 from crossline.state.panes import layout as of_panes
-from crossline.state.records.hash_tables import BLOCK, ITEMS_AT, PLACES, VALUE_ITEMS_AT, VALUE_PLACES
+from crossline.state.records.hash_tables import (
+    BLOCK,
+    ITEMS_AT,
+    PLACES,
+    PUSHED_AT,
+    VALUE_ITEMS_AT,
+    VALUE_PLACES,
+    VALUE_PUSHED_AT,
+)
 from crossline.state.retraction import layout as of_retraction
 
 _HEAD = """\
@@ -38,7 +46,8 @@ h ─► words ─┬─ RECORDS ─► rows of records, in ingest order     a r
 ```
 
 Numbers of records and slots below 0 are none. Compaction drops records and slots and gives the others new numbers, in
-every field that holds one.
+every field that holds one. A large state drops its oldest records one by one: those before `FIRST_RECORD` are gone, and
+so is one from there on without a slot. `BELOW` may still name it.
 """
 _LIVES = {
     "state": "The state",
@@ -151,12 +160,12 @@ def page() -> str:
 ## A block of a table
 
 {BLOCK} bytes, a line of memory: a byte of the hash for each place (0: free), then the items. What finds no room goes to
-the next block.
+the next block. Each block counts the items that have passed it, in one byte (255: as many or more).
 
-| table | places | items from | item |
-|---|---|---|---|
-| `ID_TABLE`, `KEY_TABLE` | {PLACES} | {ITEMS_AT} | int32: number of the record, or of the slot |
-| `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | int64: link x 2^32 + number of the value's last record |
+| table | places | items from | passed at | item |
+|---|---|---|---|---|
+| `ID_TABLE`, `KEY_TABLE` | {PLACES} | {ITEMS_AT} | {PUSHED_AT} | int32: number of the record, or of the slot |
+| `VALUE_TABLE` | {VALUE_PLACES} | {VALUE_ITEMS_AT} | {VALUE_PUSHED_AT} | int64: link x 2^32 + the value's last record |
 """
     rows = [*_row(at.RECORD, "a record"), *_row(at.KEYED, "a slot"), *_row(at.MATCH_STEP, "a step of a partial match")]
     return (

@@ -199,8 +199,9 @@ def _clocks_of_hits(parts: Iterable[WirePart], log_clock: dict[str, int]) -> dic
 def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int, meter: Meter = UNMEASURED) -> None:
     """Drop records that are in no window of a record ingested at ``horizon_ms`` or later.
 
-    Stores of one stream fill alike, and moving the records of a large one together takes long. So where that was done,
-    the others wait for the next batch, and then come first.
+    Most stores drop some records at each call. Of those that compact, the ones of one stream fill alike, and moving the
+    records of a large one together takes long. So where one has lost half at once, the others wait for the next batch,
+    and then come first.
     """
     by_name = {state_store.name: state_store for state_store in state_stores}
     names = sorted(by_name, key=lambda name: name not in state.waiting)
@@ -212,7 +213,7 @@ def evict(state_stores: Sequence[StateStore], state: ShardState, horizon_ms: int
         if name in state.last_alerts:
             state.last_alerts[name].evict(cutoff_ms)
         meter.state_store(name)
-        if store.records < before >= MANY:
+        if 2 * store.records <= before >= MANY:
             state.waiting.update(names[number + 1 :])
             return
 

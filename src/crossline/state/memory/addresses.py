@@ -11,6 +11,7 @@ from crossline.state.memory.fields import address, get, load, put
 from crossline.state.memory.layout import (
     AFTER,
     BEFORE,
+    BELOW,
     BITS,
     BITS_AT,
     BITS_BYTES,
@@ -20,6 +21,7 @@ from crossline.state.memory.layout import (
     CLOCK_HIGH_AT,
     DEVIATION_AT,
     DISTINCT_AT,
+    FIRST_RECORD,
     HIGH,
     ID_END,
     KEY_END,
@@ -34,6 +36,7 @@ from crossline.state.memory.layout import (
     ROUGH_AT,
     SAME_AT,
     SAT_AT,
+    SLOT,
     SLOT_BYTES,
     SLOTS,
     SUM_F_AT,
@@ -136,6 +139,15 @@ def after(h: int, record: int) -> Any:
 def before(h: int, record: int) -> Any:
     """The record before in the key's list, or -1."""
     return get(h, BEFORE, record)
+
+
+@jit
+def below_of(h: int, record: int, k: int) -> Any:
+    """The record below one in chain ``k``, or -1: one that was dropped is none."""
+    below = get(h, BELOW, record, k)
+    if below < get(h, FIRST_RECORD) or get(h, SLOT, below) < 0:
+        return -1
+    return below
 
 
 @jit

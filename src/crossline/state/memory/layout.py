@@ -14,8 +14,10 @@ TABLE = Table()
 _count, _number, _array = TABLE.count, TABLE.number, TABLE.array
 
 # Counts that the kernel moves on.
-N_RECORDS = _count("N_RECORDS", "records held, those that compaction will drop included", carried=True)
-N_SLOTS = _count("N_SLOTS", "keys held", carried=True)
+N_RECORDS = _count("N_RECORDS", "the number of the next record: those from FIRST_RECORD on are held", carried=True)
+FIRST_RECORD = _count("FIRST_RECORD", "the first record held: those before it were dropped", carried=True)
+N_SLOTS = _count("N_SLOTS", "slots, of keys without records too", carried=True)
+N_VACANT = _count("N_VACANT", "slots of keys without records", carried=True)
 N_VALUES = _count("N_VALUES", "items in the table of values")
 N_ID_BYTES = _count("N_ID_BYTES", "bytes in the pool of ids", carried=True)
 N_KEY_BYTES = _count("N_KEY_BYTES", "bytes in the pool of keys", carried=True)
@@ -339,6 +341,9 @@ BEGAN = MATCH_STEP.field("BEGAN", I32, "the record that took the first step", ho
 
 # What stands where only the kernel knows: it is loaded and stored by its address.
 TAG = Item("place of a block of a table").field("TAG", U8, "a byte of the hash; 0: the place is free")
+PUSHED = Item("end of a block of a table").field(
+    "PUSHED", U8, "items for which a search passes the block; 255: as many or more, for good"
+)
 NUMBERED = Item("item of a block of a table").field("NUMBERED", I32, "number of a record or a slot")
 LINKED = Item("item of a block of VALUE_TABLE").field("LINKED", I64, "link x 2^32 + number of a record")
 LIMB = Item("part of a wide number").field("LIMB", I64, "32 bits of it, and what is to be carried (see ``wide``)")

@@ -17,7 +17,7 @@ from crossline.basics.values import U8
 HUGE_FROM = 4 << 20
 _PAGE = 2 << 20
 _STEP = 16 * _PAGE
-_SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
+SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
 _AHEAD = 4  # times the size, where that is more, or where the system will not promise so much
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 # Linux does not count such addresses as promised; the name came to Python later than the flag to Linux.
@@ -26,12 +26,18 @@ _ADVICE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 class Region:
-    """``array``: uint8, zero where never written. No other view of it may live while it is resized."""
+    """``array``: uint8, zero where never written. No other view of it may live while it is resized.
 
-    def __init__(self, size: int = 0) -> None:
+    ``set_aside``: bytes of addresses that it may grow into in place. ``dropped``: bytes at its beginning that have no
+    memory.
+    """
+
+    def __init__(self, size: int = 0, set_aside: int = SET_ASIDE) -> None:
         self._map: mmap.mmap | None = None
         self._whole: U8 = np.zeros(0, np.uint8)
         self.array: U8 = np.zeros(0, np.uint8)
+        self.dropped = 0
+        self._set_aside = set_aside
         self.resize(size)
 
     def resize(self, size: int) -> None:
@@ -46,16 +52,27 @@ class Region:
             self._give_back(-(-size // _PAGE) * _PAGE, len(self.array))
         self.array = self._whole[:size]
 
+    def drop(self, size: int) -> None:
+        """Nothing of the first ``size`` bytes is needed any more: give their whole pages back. They read as zero."""
+        end = size // _PAGE * _PAGE
+        if self._map is not None and end > self.dropped:
+            self._give_back(self.dropped, end)
+            self.dropped = end
+
+    def room(self) -> int:
+        """Bytes that it can have where it is; while it is small, it can be moved in no time."""
+        return len(self._whole) if self._map is not None else self._set_aside
+
     def _move(self, size: int) -> None:
         """To addresses with room for ``size`` bytes and more."""
         old, old_map, old_whole = self.array, self._map, self._whole
         pages = -(-size // _PAGE)
-        made = _addresses(max(pages * _AHEAD, _SET_ASIDE // _PAGE), pages * _AHEAD, pages)
+        made = _addresses(max(pages * _AHEAD, self._set_aside // _PAGE), pages * _AHEAD, pages)
         if _ADVICE is not None:
             made.madvise(_ADVICE)
         whole = np.frombuffer(made, np.uint8)
         self._map, self._whole = made, whole[-whole.ctypes.data % _PAGE :]
-        for start in range(0, len(old), _STEP):
+        for start in range(self.dropped, len(old), _STEP):
             part = old[start : start + _STEP]
             self._whole[start : start + len(part)] = part
             if old_map is not None:  # so that not all of it is there twice

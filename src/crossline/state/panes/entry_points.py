@@ -17,7 +17,7 @@ PACKAGE = "crossline.state.panes"
 
 
 def _made() -> Kernel:
-    def run(h: int, task: int, argument: int, more: int) -> int:
+    def run(h: int, task: int, argument: int, more: int) -> int:  # noqa: ARG001 - as of other stores
         done = 0
         if task == JUDGE:
             done = judge_rows(h, argument)
@@ -30,7 +30,7 @@ def _made() -> Kernel:
         elif task == REBUILD_KEYS:
             rebuild_keys(h)
         elif task == PUT_IDS:
-            put_ids(h, argument, more)
+            put_ids(h, argument)
         return done
 
     return Kernel(run, lambda: digest(PACKAGE))

@@ -21,6 +21,9 @@ from crossline.state.panes.program import PaneProgram
 from crossline.state.panes.recent_ids import BLOCK, CLOCKS_AT, PLACES
 
 FULL_OF_4 = 3  # fourths of the places of ids that may be in use
+# A table of ids is made anew by steps: from how many blocks on, how many of them at least at each, unless so many times
+# the rows of a batch are more than there are; and the blocks that are looked at for how many ids are there to stay.
+STEPWISE_FROM, LEAST_MOVED, AT_ONCE, SAMPLED = 1 << 14, 64, 32, 4096
 
 
 class Memory:
@@ -74,8 +77,9 @@ class Memory:
         for word in at.CARRIED:
             if word.role in {"count", "number"}:
                 self.words[word.number] = old.words[word.number]
-        for name in (at.KEY_TABLE, at.ID_TABLE, at.FREE):
-            self.keep(name, old._kept[name])
+        for name in (at.KEY_TABLE, at.ID_TABLE, at.OLD_ID_TABLE, at.FREE):
+            if name in old._kept:
+                self.keep(name, old._kept[name])
         for name in (at.HEAP_ROOM, at.FOLD_TO, at.DROP_TO):
             self.words[name] = old.words[name]
         self._heap = old._heap
@@ -177,20 +181,45 @@ class Memory:
             self.run(REBUILD_KEYS)
 
     def make_ids(self, more: int) -> None:
-        """Room for ``more`` ids in their table; those that are settled are forgotten where it fills up."""
+        """Room for ``more`` ids in their table; those that are settled are forgotten where it fills up.
+
+        A large table is made anew by steps, one at each call, which are done long before the new one is full.
+        """
         words = self.words
-        places = int(words[at.ID_BLOCKS]) * PLACES
-        if FULL_OF_4 * places >= 4 * (int(words[at.N_IDS]) + more):
-            return
+        if words[at.OLD_BLOCKS]:
+            self._move_ids(more * (3 * int(words[at.OLD_BLOCKS]) // int(words[at.ID_BLOCKS]) + 1) + LEAST_MOVED)
+        while FULL_OF_4 * PLACES * int(words[at.ID_BLOCKS]) < 4 * (int(words[at.N_IDS]) + more):
+            if words[at.OLD_BLOCKS]:
+                self._move_ids(int(words[at.OLD_BLOCKS]))
+                continue
+            self._begin_ids(more)
+
+    def _begin_ids(self, more: int) -> None:
+        """A new table of ids, into which those of the old one are moved: at once where it is small."""
+        words = self.words
         old, blocks = self._kept[at.ID_TABLE], int(words[at.ID_BLOCKS])
-        clocks = old.view(np.uint64).reshape(blocks, -1)[:, CLOCKS_AT // 8 :]
-        alive = int(np.count_nonzero(clocks > np.uint64(int(words[at.FOLD_TO]) + 2**63)))
+        alive = self._alive_ids(old, blocks)
         # As many again where most are there to stay: then there are ever more of them.
         grows = 2 * alive > int(words[at.N_IDS])
         self._empty_ids((3 if grows else 2) * (alive + more))
-        self.keep(at.MOVED, old)
-        self.run(PUT_IDS, int(words[at.MOVED]), blocks)
-        self._kept.pop(at.MOVED)
+        self.keep(at.OLD_ID_TABLE, old)
+        words[at.N_IDS], words[at.OLD_MOVED], words[at.OLD_BLOCKS] = 0, 0, blocks
+        self._move_ids(LEAST_MOVED if blocks >= STEPWISE_FROM and alive > AT_ONCE * more else blocks)
+
+    def _alive_ids(self, table: Any, blocks: int) -> int:
+        """How many ids are not settled; of a large table, what some blocks all over it let expect, and some more."""
+        step = max(1, blocks // SAMPLED)
+        clocks = table.view(np.uint64).reshape(blocks, -1)[::step, CLOCKS_AT // 8 :]
+        alive = int(np.count_nonzero(clocks > np.uint64(int(self.words[at.FOLD_TO]) + 2**63)))
+        return alive if step == 1 else max(alive * step * 17 // 16, int(self.words[at.N_IDS]) // 8)
+
+    def _move_ids(self, count: int) -> None:
+        """Move the ids of up to ``count`` blocks of the old table to the new one; it goes with the last of them."""
+        words = self.words
+        self.run(PUT_IDS, min(count, int(words[at.OLD_BLOCKS] - words[at.OLD_MOVED])))
+        if words[at.OLD_MOVED] == words[at.OLD_BLOCKS]:
+            self._kept.pop(at.OLD_ID_TABLE)
+            words[at.OLD_ID_TABLE] = words[at.OLD_BLOCKS] = words[at.OLD_MOVED] = 0
 
     def _empty_keys(self, count: int) -> None:
         size = 1 << max(4, (count - 1).bit_length())
@@ -218,5 +247,6 @@ class Memory:
 
     def bytes_held(self) -> int:
         """Bytes of the state, room to grow included, without what belongs to one batch."""
-        tables = sum(self._kept[name].nbytes for name in (at.KEY_TABLE, at.ID_TABLE))
+        names = (at.KEY_TABLE, at.ID_TABLE, at.OLD_ID_TABLE)
+        tables = sum(self._kept[name].nbytes for name in names if name in self._kept)
         return len(self._slots.array) + len(self._heap.array) + int(tables)

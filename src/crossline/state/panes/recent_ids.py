@@ -3,7 +3,8 @@
 A clock stands with its sign turned, so that 0, what memory is born as, is before all others: a free place. A block is
 filled from its first place on, and what finds no room goes to the next one, so a search ends at a block whose last
 place is free. Ids that are settled are forgotten: another takes their place. No place becomes free again, so blocks
-fill up slowly, until the table is made anew.
+fill up slowly, until the table is made anew. A large one is made anew by steps: new ids go to the new table, those of
+the old one follow some blocks at a time, and meanwhile a search looks in both.
 """
 
 from __future__ import annotations
@@ -42,9 +43,17 @@ def _next_block(h: int, block: int) -> Any:
 
 
 @jit
+def _first_old_block(h: int, hash_: Any) -> Any:
+    """As ``_first_block``, in the old table."""
+    return address(h, at.OLD_ID_TABLE) + ((np.int64(hash_ >> _32) * get(h, at.OLD_BLOCKS)) >> 32) * BLOCK
+
+
+@jit
 def call_id(h: int, hash_: Any) -> None:
     """Call for where an id stands, if it is known."""
     prefetch(_first_block(h, hash_))
+    if get(h, at.OLD_BLOCKS) != 0:
+        prefetch(_first_old_block(h, hash_))
 
 
 @inlined
@@ -60,12 +69,27 @@ def _came(block: int, hash_: Any, since_ms: int) -> Any:
 
 
 @jit
+def _came_before(h: int, hash_: Any, since_ms: int) -> Any:
+    """Whether an id stands in the old table, as of ``_came``. It does not matter whether it has been moved."""
+    if get(h, at.OLD_BLOCKS) == 0:
+        return False
+    block, table = _first_old_block(h, hash_), address(h, at.OLD_ID_TABLE)
+    while not _came(block, hash_, since_ms):
+        if load(block, at.LAST_CLOCK) == 0:
+            return False
+        block += BLOCK
+        if block == table + get(h, at.OLD_BLOCKS) * BLOCK:
+            block = table
+    return True
+
+
+@jit
 def has_id(h: int, hash_: Any, since_ms: int) -> Any:
     """Whether an id came with a clock of ``since_ms`` or later."""
     block = _first_block(h, hash_)
     while not _came(block, hash_, since_ms):
         if load(block, at.LAST_CLOCK) == 0:
-            return False
+            return _came_before(h, hash_, since_ms)
         block = _next_block(h, block)
     return True
 
@@ -80,6 +104,8 @@ def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
             if left != 0:
                 place = block + 8 * lowest(left)
         if load(block, at.LAST_CLOCK) == 0:
+            if _came_before(h, hash_, since_ms):
+                return True
             if load(place, at.CLOCK_THERE) == 0:
                 put(h, at.N_IDS, get(h, at.N_IDS) + 1)
             store(place, at.ID_THERE, np.int64(hash_))
@@ -90,10 +116,12 @@ def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
 
 
 @jit
-def put_ids(h: int, blocks: int, count: int) -> None:
-    """Enter what is not settled of ``count`` blocks that stand at ``blocks`` into an empty table."""
-    n = 0
-    for old in range(blocks, blocks + count * BLOCK, BLOCK):
+def put_ids(h: int, count: int) -> None:
+    """Enter what is not settled of the next ``count`` blocks of the old table into the new one."""
+    n, moved = get(h, at.N_IDS), get(h, at.OLD_MOVED)
+    blocks = address(h, at.OLD_ID_TABLE)
+    put(h, at.OLD_MOVED, moved + count)
+    for old in range(blocks + moved * BLOCK, blocks + (moved + count) * BLOCK, BLOCK):
         kept = above_4(old + CLOCKS_AT, get(h, at.FOLD_TO) ^ _TURN)
         while kept != 0:
             source = old + 8 * lowest(kept)

@@ -42,6 +42,8 @@ class AbsenceSpaceState(RecordStore):
     A record costs 29 bytes and more, the bits of its entries and its id; one that waits 32 and its origins.
     """
 
+    drops_singly = False  # its columns and deadlines name records
+
     def __init__(self, plan: AbsenceSpacePlan, duplicate_ms: int | None = None) -> None:
         super().__init__(memory_of(plan), duplicate_ms)
         self.plan = plan

@@ -86,6 +86,8 @@ def _stand(h: int, slot: int, i: int) -> None:
     store(row, at.BEFORE, -1)
     store(row, at.AFTER, -1)
     tail = load(keyed, at.TAIL)
+    if tail < 0:
+        put(h, at.N_VACANT, get(h, at.N_VACANT) - 1)
     if tail < 0 or clock(h, tail) <= clock(h, i):
         store(keyed, at.TAIL, i)
 

@@ -64,8 +64,9 @@ class PatternSpaceState(RecordStore):
         Raises:
             StateError: as for ``judge``.
         """
-        batch, first = delta.batch, self.records
+        batch = delta.batch
         self._enter(batch, *without_values(batch), stepwise=False)
+        first = self._next
         words = self._memory.words
         words[at.NOTES_HITS], words[at.DUPLICATE_MS] = 0, -ANY_AGE  # what was kept was no duplicate
         self._go_through(JUDGE, len(batch))
@@ -86,6 +87,7 @@ class PatternSpaceState(RecordStore):
         """
         if plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
+        self._close_up()
         old, known = self._memory, cooldown_columns(self.plan.lines)
         self._memory, self.plan = memory_of(plan), plan
         self._memory.take_over(old)

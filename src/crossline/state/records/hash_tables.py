@@ -1,8 +1,9 @@
 """Open addressing over stored bytes: ids to records, keys to slots, values to their last record.
 
 A table is blocks of 64 bytes, a line of memory: a byte of the hash for each of its places (0: free), then their items.
-A search reads one block, mostly, before it looks at anything stored. A block is filled from its first place on; what
-finds no room goes to the next one.
+A search reads one block, mostly, before it looks at anything stored. An item goes to the first free place from its
+hash's block on; each block that it had to pass counts it, in a byte of its own, until it is erased. So a search ends at
+a block that nothing has passed, and a place is free again at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from crossline.state.memory.layout import (
     BLOCKS_OF,
     BYTE,
     EIGHT_BYTES,
+    FIRST_RECORD,
     FORMER_OF,
     ID_BLOCKS,
     ID_END,
@@ -33,6 +35,7 @@ from crossline.state.memory.layout import (
     N_RECORDS,
     N_SLOTS,
     NUMBERED,
+    PUSHED,
     SCRATCH,
     SLOT,
     SPLIT_OF,
@@ -44,8 +47,9 @@ from crossline.state.memory.layout import (
 NO_SEED = np.uint64(0)
 LOW = 0xFFFFFFFF
 BLOCK = 64
-PLACES, PLACES_MASK, ITEMS_AT = 12, 0xFFF, 12  # in a block of items of 4 bytes
-VALUE_PLACES, VALUE_PLACES_MASK, VALUE_ITEMS_AT = 7, 0x7F, 8  # of items of 8 bytes
+PLACES, PLACES_MASK, ITEMS_AT, PUSHED_AT = 12, 0xFFF, 12, 60  # in a block of items of 4 bytes
+VALUE_PLACES, VALUE_PLACES_MASK, VALUE_ITEMS_AT, VALUE_PUSHED_AT = 7, 0x7F, 8, 7  # of items of 8 bytes
+PUSHED_MAX = 255  # from here on the byte stays as it is
 AHEAD = 16  # steps by which memory is called for; a power of 2
 _32 = np.uint64(32)
 
@@ -69,25 +73,68 @@ def item_of(table: int, place: int) -> Any:
 
 
 @jit
-def claim(table: int, place: int, hash_: Any, item_: int) -> None:
-    """Put an item at a free place."""
+def next_block(h: int, name: int, b: int) -> Any:
+    """Where the block after the one that begins at ``b`` begins, in the table of word ``name``."""
+    b += BLOCK
+    return b if b < word(h, name + BLOCKS_OF) * BLOCK else 0
+
+
+@jit
+def push(at: int) -> None:
+    """One more item has passed the block whose byte of these is at ``at``."""
+    count = load(at, PUSHED)
+    if count < PUSHED_MAX:
+        store(at, PUSHED, count + 1)
+
+
+@jit
+def pull(at: int) -> None:
+    """One item that has passed a block is gone (see ``push``)."""
+    count = load(at, PUSHED)
+    if count < PUSHED_MAX:
+        store(at, PUSHED, count - 1)
+
+
+@jit
+def claim(h: int, name: int, place: int, hash_: Any, item_: int) -> None:
+    """Put an item at a free place, the first on the way of its hash, in the table of word ``name``."""
+    table, b = word(h, name), block_of(h, name, hash_)
+    while b != place & -BLOCK:
+        push(table + b + PUSHED_AT)
+        b = next_block(h, name, b)
     store(table + place, TAG, tag_of(hash_))
     store(item_of(table, place), NUMBERED, item_)
+
+
+@jit
+def erase(h: int, name: int, hash_: Any, item_: int) -> None:
+    """Take an item, which is there, out of the table of word ``name``."""
+    table, b, tag = word(h, name), block_of(h, name, hash_), tag_of(hash_)
+    while True:
+        same = like_16(table + b, tag) & PLACES_MASK
+        while same != 0:
+            place = b + lowest(same)
+            if load(item_of(table, place), NUMBERED) == item_:
+                store(table + place, TAG, 0)
+                return
+            same &= same - 1
+        pull(table + b + PUSHED_AT)
+        b = next_block(h, name, b)
 
 
 @inlined
 def enter(h: int, name: int, hash_: Any, item_: int) -> None:
     """Put an item at the first free place for its hash in the table of word ``name``."""
-    table, blocks = word(h, name), word(h, name + BLOCKS_OF)
-    b = block_of(h, name, hash_)
+    table, b = word(h, name), block_of(h, name, hash_)
     while True:
         free = like_16(table + b, 0) & PLACES_MASK
         if free != 0:
-            claim(table, b + lowest(free), hash_, item_)
+            place = b + lowest(free)
+            store(table + place, TAG, tag_of(hash_))
+            store(item_of(table, place), NUMBERED, item_)
             return
-        b += BLOCK
-        if b == blocks * BLOCK:
-            b = 0
+        push(table + b + PUSHED_AT)
+        b = next_block(h, name, b)
 
 
 @jit
@@ -130,7 +177,7 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
 
     The id stands at ``at``.
     """
-    table, blocks, tag = address(h, ID_TABLE), get(h, ID_BLOCKS), tag_of(hash_)
+    table, blocks, tag, place = address(h, ID_TABLE), get(h, ID_BLOCKS), tag_of(hash_), -1
     b = block_of(h, ID_TABLE, hash_)
     while True:
         same = like_16(table + b, tag) & PLACES_MASK
@@ -142,9 +189,12 @@ def find_id(h: int, slot: int, hash_: Any, at: int, length: int, since_ms: int) 
                 if load(row, ID_END) - start == length and same_bytes(address(h, IDS) + start, at, length):
                     return -1
             same &= same - 1
-        free = like_16(table + b, 0) & PLACES_MASK
-        if free != 0:
-            return b + lowest(free)
+        if place < 0:
+            free = like_16(table + b, 0) & PLACES_MASK
+            if free != 0:
+                place = b + lowest(free)
+        if place >= 0 and load(table + b + PUSHED_AT, PUSHED) == 0:
+            return place
         b += BLOCK
         if b == blocks * BLOCK:
             b = 0
@@ -163,7 +213,7 @@ def find_key(h: int, hash_: Any, at: int, length: int) -> Any:
             if get(h, KEY_END, slot) - start == length and same_bytes(address(h, KEYS) + start, at, length):
                 return slot
             same &= same - 1
-        if like_16(table + b, 0) & PLACES_MASK != 0:
+        if load(table + b + PUSHED_AT, PUSHED) == 0:
             return -1
         b += BLOCK
         if b == blocks * BLOCK:
@@ -197,9 +247,26 @@ def put_value(h: int, hash_: Any, link: int, record: int) -> None:
             store(table + place, TAG, tag_of(hash_))
             store(value_item_of(table, place), LINKED, (link << 32) | record)
             return
+        push(table + b + VALUE_PUSHED_AT)
         b += BLOCK
         if b == blocks * BLOCK:
             b = 0
+
+
+@jit
+def erase_value(h: int, hash_: Any, item_: int) -> None:
+    """As ``erase``, in the table of values."""
+    table, b, tag = address(h, VALUE_TABLE), block_of(h, VALUE_TABLE, hash_), tag_of(hash_)
+    while True:
+        same = like_16(table + b, tag) & VALUE_PLACES_MASK
+        while same != 0:
+            place = b + lowest(same)
+            if load(value_item_of(table, place), LINKED) == item_:
+                store(table + place, TAG, 0)
+                return
+            same &= same - 1
+        pull(table + b + VALUE_PUSHED_AT)
+        b = next_block(h, VALUE_TABLE, b)
 
 
 @jit
@@ -216,7 +283,7 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
             if (known >> 32) == link and get(h, SLOT, r) == slot and value_i(h, r, col) == value:
                 return at
             same &= same - 1
-        if like_16(table + b, 0) & VALUE_PLACES_MASK != 0:
+        if load(table + b + VALUE_PUSHED_AT, PUSHED) == 0:
             return 0
         b += BLOCK
         if b == blocks * BLOCK:
@@ -224,15 +291,15 @@ def find_value(h: int, slot: int, link: int, value: int, hash_: Any) -> Any:
 
 
 @inlined
-def _enter_all(h: int, end_at: int, count: int, pool: int, name: int) -> None:
+def _enter_all(h: int, end_at: int, first: int, count: int, pool: int, start: int, name: int) -> None:
     """Enter all rows under the hash of their bytes in ``pool``, the block of each called for some steps before.
 
-    ``end_at``: the field of where a row's bytes end.
+    ``end_at``: the field of where a row's bytes end. ``start``: where those of row ``first`` begin, the first held.
     """
-    start, table = pool, word(h, name)
-    for r in range(count + AHEAD):
+    start, table = pool + start, word(h, name)
+    for r in range(first, count + AHEAD):
         ring = r & (AHEAD - 1)
-        if r >= AHEAD:
+        if r >= first + AHEAD and (name != ID_TABLE or get(h, SLOT, r - AHEAD) >= 0):
             enter(h, name, np.uint64(get(h, SCRATCH, ring)), r - AHEAD)
         if r < count:
             end = pool + get(h, end_at, r)
@@ -245,10 +312,11 @@ def _enter_all(h: int, end_at: int, count: int, pool: int, name: int) -> None:
 @jit
 def rebuild_ids(h: int) -> None:
     """Enter every record into the (cleared) table of ids."""
-    _enter_all(h, ID_END, get(h, N_RECORDS), address(h, IDS), ID_TABLE)
+    first = get(h, FIRST_RECORD)
+    _enter_all(h, ID_END, first, get(h, N_RECORDS), address(h, IDS), id_start(h, first), ID_TABLE)
 
 
 @jit
 def rebuild_keys(h: int) -> None:
     """Enter every slot into the (cleared) table of keys."""
-    _enter_all(h, KEY_END, get(h, N_SLOTS), address(h, KEYS), KEY_TABLE)
+    _enter_all(h, KEY_END, 0, get(h, N_SLOTS), address(h, KEYS), 0, KEY_TABLE)

@@ -2,9 +2,8 @@
 
 A hash's first block is its upper half scaled to the number of blocks. A larger number of blocks puts none nearer to the
 beginning, so a table grows where it is, from its end: below the split, blocks are found as before, at and above it, by
-the new number. A step moves the split down over some blocks. It takes all items out of these, and on up to a block with
-a free place, past which nothing of what stood there was pushed on; and puts them in again under the new split. Searches
-look in one place all the while.
+the new number. A step moves the split down over some blocks. It takes all items out of these, and on up to a block that
+nothing has passed; and puts them in again under the new split. Searches look in one place all the while.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import jit, like_16, prefetch
+from crossline.state.memory.access import jit, prefetch
 from crossline.state.memory.addresses import id_start, key_start, row_of, slot_row, value_i, word
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.hashing import xxh64
@@ -32,6 +31,7 @@ from crossline.state.memory.layout import (
     MOVED,
     MOVED_HASH,
     NUMBERED,
+    PUSHED,
     SLOT,
     TAG,
     VALUE_TABLE,
@@ -42,12 +42,14 @@ from crossline.state.records.hash_tables import (
     LOW,
     NO_SEED,
     PLACES,
-    PLACES_MASK,
+    PUSHED_AT,
     VALUE_PLACES,
-    VALUE_PLACES_MASK,
+    VALUE_PUSHED_AT,
     block_of,
     enter,
     item_of,
+    next_block,
+    pull,
     put_value,
     value_hash,
     value_item_of,
@@ -56,11 +58,11 @@ from crossline.state.records.hash_tables import (
 
 @jit
 def run_end(h: int, name: int, block: int) -> Any:
-    """The first block from ``block`` on (after the last comes the first) that has a free place."""
+    """The first block from ``block`` on (after the last comes the first) that nothing has passed."""
     table, blocks = word(h, name), word(h, name + BLOCKS_OF)
-    mask = VALUE_PLACES_MASK if name == VALUE_TABLE else PLACES_MASK
+    pushed_at = VALUE_PUSHED_AT if name == VALUE_TABLE else PUSHED_AT
     for _ in range(blocks):
-        if like_16(table + BLOCK * block, 0) & mask != 0:
+        if load(table + BLOCK * block + pushed_at, PUSHED) == 0:
             return block
         block = block + 1 if block + 1 < blocks else 0
     return block
@@ -87,7 +89,19 @@ def take_out(h: int, name: int, count: int) -> None:
             prefetch(_row_address(h, name, get(h, MOVED, i + AHEAD)))
         if i + AHEAD // 2 < n and name != VALUE_TABLE:
             prefetch(_bytes_at(h, name, get(h, MOVED, i + AHEAD // 2)))
-        put(h, MOVED_HASH, i, np.int64(_hash_of(h, name, get(h, MOVED, i))))
+        hash_ = _hash_of(h, name, get(h, MOVED, i))
+        put(h, MOVED_HASH, i, np.int64(hash_))
+        _pull_before(h, name, block_of(h, name, np.uint64(hash_)), count)
+
+
+@jit
+def _pull_before(h: int, name: int, b: int, count: int) -> None:
+    """An item whose block begins at ``b`` was taken out: blocks that it passed before the ``count`` from MOVE_FROM."""
+    blocks, first = word(h, name + BLOCKS_OF), get(h, MOVE_FROM)
+    pushed_at = VALUE_PUSHED_AT if name == VALUE_TABLE else PUSHED_AT
+    while (b // BLOCK - first) % blocks >= count:
+        pull(word(h, name) + b + pushed_at)
+        b = next_block(h, name, b)
 
 
 @jit

@@ -11,6 +11,7 @@ from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.addresses import (
     after,
     before,
+    below_of,
     chain_at,
     clock,
     enters,
@@ -37,6 +38,7 @@ from crossline.state.memory.layout import (
     LINK_FILTER,
     LINKED,
     LINKS,
+    N_VACANT,
     N_VALUES,
     N_WALKED,
     SAME_AFTER,
@@ -62,6 +64,8 @@ def link(h: int, slot: int, i: int) -> Any:
     """Put record ``i``, the newest, into its key's list. Whether it became the last there."""
     keyed, row = slot_row(h, slot), row_of(h, i)
     now, last = clock(h, i), load(keyed, TAIL)
+    if last < 0:
+        put(h, N_VACANT, get(h, N_VACANT) - 1)
     if last < 0 or clock(h, last) <= now:
         store(row, BEFORE, last)
         store(row, AFTER, -1)
@@ -117,7 +121,7 @@ def chain_in(h: int, slot: int, i: int, last: bool) -> None:
             if up >= 0 and get(h, BELOW, up, k) != below:  # it was hung on i
                 put(h, UP, below, k, nearer)
             nearer = below
-            below = get(h, BELOW, below, k)
+            below = below_of(h, below, k)
         store(at, BELOW, below)
         if below >= 0:
             up = get(h, UP, below, k)
@@ -133,7 +137,7 @@ def _hang_on(h: int, k: int, i: int) -> None:
         if enters(h, r, get(h, CHAIN_FILTER, k)):
             if not beats(h, k, i, r):
                 return  # what stands behind r looks no further than r
-            below = get(h, BELOW, r, k)
+            below = below_of(h, r, k)
             if below < 0 or precedes(h, below, i):
                 put(h, BELOW, r, k, i)
                 put(h, UP, i, k, r)

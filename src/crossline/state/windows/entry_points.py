@@ -14,6 +14,7 @@ from crossline.state.memory.source_digest import digest
 from crossline.state.records.hash_tables import rebuild_ids, rebuild_keys
 from crossline.state.records.incremental_rehash import put_in, run_end, take_out
 from crossline.state.windows.compaction import count_dead, rebuild_values, relink, throw_out
+from crossline.state.windows.dropping import drop_records
 from crossline.state.windows.kernel import judge_rows, load_rows
 from crossline.state.windows.key_order import compare_rows, figure_rows, take_rows
 from crossline.state.windows.verdicts.formula_hits import emit_rows
@@ -21,6 +22,7 @@ from crossline.state.windows.verdicts.formula_hits import emit_rows
 JUDGE, LOAD, COUNT_DEAD, THROW_OUT, REBUILD_IDS, REBUILD_KEYS, REBUILD_VALUES, RELINK, RUN_END, TAKE_OUT, PUT_IN = (
     range(11)
 )
+DROP = 15
 EMIT, TAKE, FIGURES, COMPARE = range(11, 15)
 IN_ORDER = (TAKE, FIGURES, COMPARE)
 
@@ -36,6 +38,8 @@ def _made() -> Kernel:
             done = count_dead(h, argument)
         elif task == THROW_OUT:
             throw_out(h, argument)
+        elif task == DROP:
+            done = drop_records(h, argument, more)
         elif task == REBUILD_IDS:
             rebuild_ids(h)
         elif task == REBUILD_KEYS:

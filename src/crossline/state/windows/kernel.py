@@ -28,6 +28,7 @@ NEVER = 2**62
 def _add_key(h: int, key: int) -> Any:
     """A new slot for key number ``key`` of the batch."""
     slot = count_up(h, at.N_SLOTS)
+    put(h, at.N_VACANT, get(h, at.N_VACANT) + 1)
     row, end = slot_row(h, slot), get(h, at.N_KEY_BYTES)
     start = get(h, at.KEY_OFFSETS, key)
     length = get(h, at.KEY_OFFSETS, key + 1) - start
@@ -75,7 +76,7 @@ def take_in(h: int, row: int, since_ms: int) -> Any:
         store(value_at(h, i, col), at.WHOLE_VALUE, get(h, at.VALUES, row * columns + col))
     for b in range(get(h, at.BITS_BYTES)):
         put(h, at.BITS, i, b, load(bits + b, at.BITS))
-    claim(address(h, at.ID_TABLE), place, hash_, i)
+    claim(h, at.ID_TABLE, place, hash_, i)
     put(h, at.RETAINED, count_up(h, at.N_RETAINED), row)
     return i
 

@@ -89,6 +89,8 @@ def _link_all(h: int, slot: int, start: int, end: int) -> None:
     """Put the records from ``start`` to ``end`` in ORDER, all of one key, into its list and windows, in one go."""
     keyed, walked = slot_row(h, slot), 0
     prev, first = load(keyed, at.TAIL), clock(h, _ordered(h, start))
+    if prev < 0:
+        put(h, at.N_VACANT, get(h, at.N_VACANT) - 1)
     while prev >= 0 and clock(h, prev) > first:
         prev = before(h, prev)
         walked += 1

@@ -13,7 +13,7 @@ from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.memory import layout as at
 from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
-from crossline.state.memory.regions import HUGE_FROM, Region
+from crossline.state.memory.regions import HUGE_FROM, SET_ASIDE, Region
 from crossline.state.records.hash_tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.state.windows.entry_points import (
     PUT_IN,
@@ -31,6 +31,7 @@ FILL_MAX = 0.88  # of an open addressing table
 GROWTH = 1.3  # by which a table grows that is filled anew
 # Growth by steps: from how many blocks on, how full it begins, the part of FILL_MAX it is done by, and by how much.
 STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.82, 0.94, 1.25
+SET_ASIDE_RECORDS = 64 << 30  # bytes of addresses: records that are dropped are not moved up
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
 # Rows and pools by the word of their address: the word of their width (0: a byte), of how many there are.
@@ -65,7 +66,7 @@ class MemoryMap:
         self.program = program
         self._lay_out(plan, counts or {})
         for pool in _POOLS:
-            self._place(pool, Region())
+            self._place(pool, Region(0, SET_ASIDE_RECORDS if pool == at.RECORDS else SET_ASIDE))
         for table in _TABLES:
             self._place(table, Region())
             self.rebuild(table, 1, fill=False)
@@ -183,7 +184,7 @@ class MemoryMap:
     def bytes_held(self, names: frozenset[int] | None = None) -> int:
         """Bytes of the state, room to grow included, without what belongs to one batch; or of the arrays ``names``."""
         sizes = {name: a.nbytes for name, a in self._kept.items() if at.TABLE.words[name].life == "plan"}
-        sizes |= {name: r.array.nbytes for name, r in self._regions.items()}
+        sizes |= {name: r.array.nbytes - r.dropped for name, r in self._regions.items()}
         return sum(size for name, size in sizes.items() if names is None or name in names)
 
     def make_room(self, pool: int, more: int) -> None:
@@ -193,7 +194,24 @@ class MemoryMap:
         """
         width, need = self._width(pool), int(self.words[_POOLS[pool][1]]) + more
         if need * width > len(self._regions[pool].array):
-            self._resize(pool, _with_room(need, width))
+            dropped = self._regions[pool].dropped // width
+            self._resize(pool, dropped + _with_room(need - dropped, width))
+
+    def fits(self, pool: int, more: int) -> bool:
+        """Whether ``more`` rows (or bytes) fit in a pool without moving it."""
+        return (int(self.words[_POOLS[pool][1]]) + more) * self._width(pool) <= self._regions[pool].room()
+
+    def drop(self, first: int) -> None:
+        """Give back the memory of records before ``first`` and of their ids; that of where its own id begins stays."""
+        if first > 1:
+            self._regions[at.RECORDS].drop((first - 1) * self._width(at.RECORDS))
+            ends = self.field(at.RECORDS, at.ID_END, np.uint32)
+            self._regions[at.IDS].drop(int(ends[first - 1]))
+
+    def close_up(self) -> None:
+        """Records and ids begin at the beginning again."""
+        for pool in (at.RECORDS, at.IDS):
+            self._regions[pool].dropped = 0
 
     def shrink(self, pool: int) -> None:
         """Give back what is beyond the need of now and a little."""
@@ -231,21 +249,23 @@ class MemoryMap:
         base = int(self.words[at.CLOCK_BASE])
         if self.words[at.WIDE_CLOCKS] or (base <= lowest and highest - base < NARROW):
             return
-        held = self.clocks()
+        first = int(self.words[at.FIRST_RECORD])  # records before it have no memory
+        held = self.clocks(slice(first, None))
         if len(held):
             lowest, highest = min(lowest, int(held.min())), max(highest, int(held.max()))
         if highest - lowest < NARROW:
             base = lowest - (NARROW - (highest - lowest)) // 4  # room for late records, and more for time to pass
             self.words[at.CLOCK_BASE] = base
-            self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held - base
+            self.field(at.RECORDS, at.CLOCK, np.uint32)[first:] = held - base
             return
-        rows = self.rows(at.RECORDS).copy()
+        first = max(first - 1, 0)  # it says where the id of the first begins
+        held, rows = self.clocks(slice(first, None)), self.rows(at.RECORDS)[first:].copy()
         self.words[at.WIDE_CLOCKS], self.words[at.CLOCK_BASE] = 1, 0
         self._lay_out_rows()
         self.make_room(at.RECORDS, 0)
-        self.rows(at.RECORDS)[:, : rows.shape[1]] = rows  # the upper half comes last
-        self.field(at.RECORDS, at.CLOCK, np.uint32)[:] = held & (NARROW - 1)
-        self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[:] = held >> 32
+        self.rows(at.RECORDS)[first:, : rows.shape[1]] = rows  # the upper half comes last
+        self.field(at.RECORDS, at.CLOCK, np.uint32)[first:] = held & (NARROW - 1)
+        self.field(at.RECORDS, int(self.words[at.CLOCK_HIGH_AT]))[first:] = held >> 32
 
     def make_table(self, table: int, count: int, more: int = 0) -> None:
         """Room for ``count`` items in a table, of which up to ``more`` come now.

@@ -22,6 +22,7 @@ from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.addresses import (
     after,
     before,
+    below_of,
     clock,
     deviation_at,
     distinct_at,
@@ -227,10 +228,10 @@ def pointed(h: int, slot: int, c: int, k: int) -> Any:
     while not enters(h, f, get(h, WINDOW_FILTER, c)):
         f = before(h, f)
     chain = get(h, PT_CHAIN, k)
-    below = get(h, BELOW, f, chain)
+    below = below_of(h, f, chain)
     while below >= 0 and not precedes(h, below, first):
         f = below
-        below = get(h, BELOW, f, chain)
+        below = below_of(h, f, chain)
     store(at, POINTER, f)
     return f
 

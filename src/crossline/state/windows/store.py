@@ -121,7 +121,7 @@ class KeySpaceState(RecordStore):
 
     def _judge_in_order(self, start: int, end: int) -> None:
         """As JUDGE does it, for records that come far out of order (see ``ordered``)."""
-        memory, first = self._memory, self.records
+        memory, first = self._memory, self._next
         self._keep(at.ROW_COUNT, np.zeros((end - start, len(self.plan.windows)), np.int32), start)
         memory.run(TAKE, start)
         slots = memory.field(at.RECORDS, at.SLOT)[first:]
@@ -156,9 +156,10 @@ class KeySpaceState(RecordStore):
         Raises:
             StateError: as for ``judge``.
         """
-        first, names = self.records, lines_of(self.plan.judging)
+        names = lines_of(self.plan.judging)
         sat = remapped(delta.sat, lines, names)
         self._enter(delta.batch, self._values(delta.batch), sat, stepwise=False)
+        first = self._next
         self._memory.keep(at.LINE_MASK, among(lines, names))
         self._memory.keep(at.CLASS_LINES, class_lines(self.plan))
         self._memory.run(LOAD)
@@ -212,6 +213,7 @@ class KeySpaceState(RecordStore):
         """
         if plan.columns != self.plan.columns or plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.columns} cannot be judged by a plan of {plan.columns}")
+        self._close_up()
         old, old_plan = self._memory, self.plan
         self._memory, self.plan = MemoryMap(plan, compile_plan(plan)), plan
         self._memory.take_over(old)

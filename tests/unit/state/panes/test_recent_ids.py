@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
 from tests.unit.state.windows.naive import Row, batch_of, line
 
 from crossline.plan.spaces import AggregateSpec, PaneSpacePlan, WindowSpec, parts_of
+from crossline.state.panes import layout as at
+from crossline.state.panes import memory
 from crossline.state.panes.store import PaneState
 
 REACH_MS = 100
@@ -26,8 +29,24 @@ def plan_of() -> PaneSpacePlan:
 @pytest.mark.parametrize("evicts", [True, False])
 def test_duplicates_are_those_within_reach(seed: int, evicts: bool) -> None:
     """Ids come again soon, late and long after, under the same key and under others."""
+    judge_and_compare(seed, evicts=evicts)
+
+
+@pytest.mark.parametrize("seed", range(4, 8))
+@pytest.mark.parametrize("evicts", [True, False])
+def test_the_same_while_ids_move_to_a_new_table_block_by_block(
+    seed: int, evicts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "STEPWISE_FROM", 1)
+    monkeypatch.setattr(memory, "LEAST_MOVED", 1)
+    monkeypatch.setattr(memory, "AT_ONCE", 0)
+    assert judge_and_compare(seed, evicts=evicts) > 2
+
+
+def judge_and_compare(seed: int, *, evicts: bool) -> int:
+    """How many batches ended while ids were on their way to a new table; a new plan takes them over."""
     plan, lot, known, now = plan_of(), random.Random(seed), dict[tuple[str, str], list[int]](), 0
-    state = PaneState(plan, REACH_MS)
+    state, moving = PaneState(plan, REACH_MS), 0
     for _ in range(60):
         rows, expected = [], []
         for _ in range(lot.choice([1, 30, 200])):
@@ -42,6 +61,11 @@ def test_duplicates_are_those_within_reach(seed: int, evicts: bool) -> None:
         assert state.judge(batch_of(plan, rows)).duplicates.tolist() == expected
         if evicts:
             state.evict(now - REACH_MS - 1 - SETTLED_MS)
+        if state._memory.words[at.OLD_BLOCKS]:
+            moving += 1
+            if lot.random() < 0.3:
+                state.replan(dataclasses.replace(plan, aggregates=plan.aggregates))
+    return moving
 
 
 def test_one_id_again_and_again() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.state.windows.by_steps import by_steps
 
 from crossline.basics import wire
 from crossline.plan.pattern_spaces import PatternSpacePlan, SequencePlan, StepPlan
@@ -93,6 +94,26 @@ def changed(lines: Sequence[SequencePlan], spare: list[SequencePlan], how: str) 
 def test_same_as_the_naive_twin(
     lines: list[SequencePlan], first: int, batches: list[list[Row]], between: list[str]
 ) -> None:
+    compare(lines, first, batches, between)
+
+
+@settings(SLOW, max_examples=80)
+@given(
+    patterns(),
+    st.integers(0, 2),
+    streams(),
+    st.lists(st.sampled_from(["evict", "evict", "evict", "restart", "add", "drop"]), min_size=7, max_size=7),
+    st.sampled_from([1, 3, 100]),
+)
+def test_the_same_where_each_eviction_drops_a_few_records(
+    lines: list[SequencePlan], first: int, batches: list[list[Row]], between: list[str], dropped: int
+) -> None:
+    with by_steps(dropped):
+        compare(lines, first, batches, between)
+
+
+def compare(lines: list[SequencePlan], first: int, batches: list[list[Row]], between: list[str]) -> None:
+    """Judge ``batches`` by the kernel and by the naive twin, with what is done ``between`` them."""
     spare = lines[:first]
     plan = PatternSpacePlan(ROW_FILTERS, tuple(lines[first:]), RETENTION_MS)
     naive, state, log, cutoff = Naive(plan), PatternSpaceState(plan, 10**12), [], None

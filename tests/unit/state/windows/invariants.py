@@ -17,7 +17,11 @@ from crossline.state.windows.store import KeySpaceState
 
 LOW = 2**32 - 1
 BLOCK = 64
-WHERE = {at.ID_TABLE: (12, 12, np.int32), at.KEY_TABLE: (12, 12, np.int32), at.VALUE_TABLE: (7, 8, np.int64)}
+WHERE = {
+    at.ID_TABLE: (12, 12, 60, np.int32),
+    at.KEY_TABLE: (12, 12, 60, np.int32),
+    at.VALUE_TABLE: (7, 8, 7, np.int64),
+}
 
 
 class Seen:
@@ -30,7 +34,8 @@ class Seen:
         self.clock = memory.clocks().tolist()
         self.ids = cut(memory.rows(at.IDS).tobytes(), memory.field(at.RECORDS, at.ID_END, np.uint32).tolist())
         self.keys = cut(memory.rows(at.KEYS).tobytes(), memory.field(at.SLOTS, at.KEY_END, np.uint32).tolist())
-        numbers = sorted(range(len(self.slot)), key=lambda r: (self.clock[r], r))
+        self.held = [r for r in range(int(self.words[at.FIRST_RECORD]), len(self.slot)) if self.slot[r] >= 0]
+        numbers = sorted(self.held, key=lambda r: (self.clock[r], r))
         self.place = {r: place for place, r in enumerate(numbers)}
         self.of_key: list[list[int]] = [[] for _ in self.keys]
         for r in numbers:
@@ -67,7 +72,7 @@ def check(state: KeySpaceState) -> None:
     """Raises AssertionError where lists, chains, ties, tables or cursors are not what the records make of them."""
     seen = Seen(state)
     check_lists(seen)
-    check_table(seen, at.ID_TABLE, {r: xxhash.xxh64_intdigest(id_) for r, id_ in enumerate(seen.ids)})
+    check_table(seen, at.ID_TABLE, {r: xxhash.xxh64_intdigest(seen.ids[r]) for r in seen.held})
     check_table(seen, at.KEY_TABLE, {s: xxhash.xxh64_intdigest(key) for s, key in enumerate(seen.keys)})
     for k in range(int(seen.words[at.CHAINS])):
         check_chain(seen, k)
@@ -81,29 +86,35 @@ def check(state: KeySpaceState) -> None:
 
 
 def check_lists(seen: Seen) -> None:
-    """Each key has records; they stand by clock, ties by ingest, linked both ways."""
+    """The records of a key stand by clock, ties by ingest, linked both ways; keys without any are counted."""
     after, before = seen.of(at.RECORDS, at.AFTER), seen.of(at.RECORDS, at.BEFORE)
     assert len(set(seen.keys)) == len(seen.keys)
+    assert seen.words[at.N_VACANT] == sum(not records for records in seen.of_key)
     for records, head, tail in zip(seen.of_key, seen.of(at.SLOTS, at.HEAD), seen.of(at.SLOTS, at.TAIL), strict=True):
-        assert (head, tail) == (records[0], records[-1])
+        assert (head, tail) == ((records[0], records[-1]) if records else (-1, -1))
+        if not records:
+            continue
         assert [after[r] for r in records] == [*records[1:], -1]
         assert [before[r] for r in records] == [-1, *records[:-1]]
 
 
 def check_table(seen: Seen, table: int, wanted: dict[int, int]) -> None:
     """A table holds every item of ``wanted`` (item to hash) once and nothing else, each where a search meets it."""
-    places, items_at, kind = WHERE[table]
+    places, items_at, pushed_at, kind = WHERE[table]
     blocks, former, split = (int(seen.words[table + word]) for word in (1, 2, 3))
     raw = seen.memory._regions[table].array.reshape(blocks, BLOCK)
     tags, items = raw[:, :places].tolist(), raw[:, items_at:].copy().view(kind)[:, :places].tolist()
     found = Counter(item for b in range(blocks) for tag, item in zip(tags[b], items[b], strict=True) if tag)
     assert found == Counter(list(wanted))
+    pushed = [0] * blocks
     for item, hash_ in wanted.items():
         upper, tag = hash_ >> 32, hash_ & 0xFF or 1
         b = upper * (former if upper < split else blocks) >> 32
         while (tag, item) not in zip(tags[b], items[b], strict=True):
-            assert 0 not in tags[b], f"a search for {item} ends at block {b}"
+            assert raw[b, pushed_at], f"a search for {item} ends at block {b}"
+            pushed[b] += 1
             b = (b + 1) % blocks
+    assert raw[:, pushed_at].tolist() == pushed
 
 
 def check_chain(seen: Seen, k: int) -> None:
@@ -111,7 +122,8 @@ def check_chain(seen: Seen, k: int) -> None:
     below, up = (seen.part(at.RECORDS, at.CHAIN_AT, 8, k, field) for field in (at.BELOW, at.UP))
     tails, column = seen.part(at.SLOTS, at.TAIL_AT, 4, k), int(seen.program.chain_col[k])
     sign = -1 if seen.program.chain_max[k] else 1
-    values = [sign * value for value in seen.values(column)]
+    values, held = [sign * value for value in seen.values(column)], set(seen.held)
+    below = [r if r in held else -1 for r in below]
     for slot, records in enumerate(seen.of_key):
         inside = seen.filters(records, int(seen.program.chain_filter[k]))
         assert tails[slot] == (inside[-1] if inside else -1)

@@ -19,6 +19,7 @@ from crossline.programs.registry import declared, names
 from crossline.state.windows import store
 from crossline.state.windows.store import Delta, KeySpaceState
 
+from .by_steps import by_steps
 from .invariants import check as check_state
 from .naive import FOREVER, Naive, Row, batch_of, feature_values, line, plain
 
@@ -191,6 +192,26 @@ SLOW = settings(
 def test_same_as_the_naive_twin(
     plan: KeySpacePlan, batches: list[list[Row]], between: list[str], in_order: list[bool], piece: int
 ) -> None:
+    compare(plan, batches, between, in_order, piece)
+
+
+@settings(SLOW, max_examples=100)
+@given(
+    plans(),
+    streams(),
+    st.lists(st.sampled_from(["evict", "evict", "evict", "restart", "replan"]), min_size=7, max_size=7),
+    st.lists(st.booleans(), min_size=7, max_size=7),
+    st.sampled_from([1, 3, 100]),
+)
+def test_the_same_where_each_eviction_drops_a_few_records(
+    plan: KeySpacePlan, batches: list[list[Row]], between: list[str], in_order: list[bool], dropped: int
+) -> None:
+    with by_steps(dropped):
+        compare(plan, batches, between, in_order, 8_192)
+
+
+def compare(plan: KeySpacePlan, batches: list[list[Row]], between: list[str], in_order: list[bool], piece: int) -> None:
+    """Judge ``batches`` by the kernel and by the naive twin, with what is done ``between`` them."""
     naive, state, deltas = Naive(plan), KeySpaceState(plan, 10**12), []
     names = tuple((x.rule_id, x.version) for x in plan.judging)
     for rows, then, ordered in zip(batches, between, in_order, strict=False):

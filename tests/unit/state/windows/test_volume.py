@@ -11,6 +11,7 @@ import pytest
 from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.windows.store import Delta, KeySpaceState
 
+from .by_steps import by_steps
 from .naive import Naive, Row, batch_of, line, plain
 
 COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
@@ -48,6 +49,17 @@ def stream(rng: np.random.Generator, count: int, trend: float) -> list[Row]:
 
 @pytest.mark.parametrize(("seed", "trend"), [(1, 0.0), (2, 0.5), (3, -0.5)])
 def test_every_value_is_that_of_the_naive_twin(seed: int, trend: float) -> None:
+    compare(seed, trend)
+
+
+@pytest.mark.parametrize(("seed", "dropped"), [(4, 40), (5, 1000)])
+def test_every_value_is_the_same_where_each_eviction_drops_a_few_records(seed: int, dropped: int) -> None:
+    with by_steps(dropped):
+        compare(seed, 0.0)
+
+
+def compare(seed: int, trend: float) -> None:
+    """Judge a stream by the kernel and by the naive twin."""
     rng = np.random.default_rng(seed)
     plan, rows = everything(), stream(rng, 400, trend)
     names = tuple((x.rule_id, x.version) for x in plan.lines)
