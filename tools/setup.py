@@ -141,7 +141,7 @@ def compile_bytecode(python: Path, venv: Path, wanted: str) -> None:
 def begin_kernels(stamp: Path) -> str | None:
     """Throw away what was compiled of other sources; what says which the sources are, None where all is compiled.
 
-    It would not be taken (see basics/compiling.py), but it would heap up. What is compiled of these is kept.
+    It would not be taken (see basics/kernels/files.py), but it would heap up. What is compiled of these is kept.
     """
     made_from = hashlib.sha256()
     sources = [source for folder in (*KERNELS, *SOURCES) for source in sorted((ROOT / folder).rglob("*.py"))]
