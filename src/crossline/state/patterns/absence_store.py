@@ -23,7 +23,7 @@ from crossline.state.windows.emission.words import NONE_MS
 from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
-from crossline.state.windows.record_store import ANY_AGE, RecordStore
+from crossline.state.windows.record_store import ANY_AGE, NOTHING_MS, RecordStore
 
 # One of them: moment, whether it came when that was past, record, line, and the content of the hit.
 _Found = tuple[I64, Any, I64, int, Tier, I64]
@@ -252,7 +252,7 @@ class AbsenceSpaceState(RecordStore):
         self._make_lines()
         self._memory.call(compiled(), MEET_ALL, 0)
 
-    def _compact(self, cutoff_ms: int) -> None:
+    def _compact(self, cutoff_ms: int = NOTHING_MS) -> None:
         super()._compact(cutoff_ms)
         for name, emitted in self._emitted.items():
             self._emitted[name] = {key: ms for key, ms in emitted.items() if ms > cutoff_ms}
