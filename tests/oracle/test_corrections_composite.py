@@ -80,7 +80,7 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     )
     place = {_name(record): at for at, record in reversed([*enumerate(made)])}  # of what comes twice the first
     ordered = [
-        ((record["_event_ms"], record["_ingest_ms"], hit.rule_id, place[_name(record)]), hit, record)
+        ((record["_event_ms"], record["_ingest_ms"], *_came(record), place[_name(record)], hit.rule_id), hit, record)
         for hit, record in below
         for record in [_there(hit, record)]
         if record["_ingest_ms"] - record["_event_ms"] <= duration_ms(composite["allowed_lateness"])
@@ -89,8 +89,8 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     record_of = {hit.record_id: record for _, hit, record in ordered}
     reported = sorted(composite_alert_values(each) for each in standing if each["rule_id"] == "c")
     assert reported == sorted(map(composite_hit_values, hits))
-    # Hits on records of one time: in the order in which these came, and those on the first rule's stream before others.
-    in_order = sorted(made, key=lambda record: (record["_event_ms"], record["_ingest_ms"], "_stream" in record))
+    # Hits on records of one time: in the order in which these came, stream by stream.
+    in_order = sorted(made, key=lambda record: (record["_event_ms"], record["_ingest_ms"], *_came(record)))
     at = {_name(record): number for number, record in reversed([*enumerate(in_order)])}
     read = [replace(hit, position=at[_name(record_of[hit.record_id])]) for hit in hits]
     own = [{name: value for name, value in record.items() if name != "_stream"} for record in in_order]
@@ -102,6 +102,11 @@ def test_what_stands_of_composites_and_of_what_reads_them(
 def _there(hit: Hit, record: Record) -> Record:
     """The record, with the stream that it is of."""
     return {**record, "_stream": OTHER} if hit.rule_id == "r2" else record
+
+
+def _came(record: Record) -> tuple[str]:
+    """What puts records of one time in order before their places: the stream, by name."""
+    return (record.get("_stream", STREAM),)
 
 
 def _name(record: Record) -> tuple[str, str, int]:
