@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.kafka_mock import WAIT_S
+from crossline.io.kafka import lag
 from crossline.runtime.stages import outcome
 
 from .feeding import fed
@@ -27,10 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def time_for_bytes() -> Iterator[None]:
-    """Late records and duplicates have their bytes, however long a busy machine takes to fetch them."""
+def time_for_answers() -> Iterator[None]:
+    """Late records and duplicates have their bytes, and brokers say where topics end, however busy a machine is."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outcome, "FETCH_S", WAIT_S)
+        patch.setattr(lag, "ANSWER_S_MAX", WAIT_S)
         yield
 
 

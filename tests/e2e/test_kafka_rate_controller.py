@@ -38,5 +38,6 @@ def test_a_batch_reads_less_where_batches_take_long(
     taken = [delivery.figures["records"] for delivery in running.deliveries]
     assert sum(taken) == 200
     assert (taken[0], max(taken[4:])) == (40, 5)
+    assert [(each.amount, each.problem) for each in running.pipeline.waiting()] == [(0, None)]
     assert running.pipeline.totals.waiting == {STREAM: 0}
     check(project, kafka_broker, alerts, [topic])
