@@ -17,12 +17,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from confluent_kafka import TopicPartition
 from dev.services.broker import LocalBroker
 
-from bench.latency import Bench, Phase, await_start, end_offsets, first_sent_us, process, settle
+from bench.latency import Bench, Phase, await_start, consumer, end_offsets, process, settle
 from bench.report import Report, percentile, say
 from bench.runs import LOG_TAIL
 from bench.workload import STREAM, rule_set, write_pipeline
+from crossline.generate.kafka import SENT_HEADER
 from crossline.generate.tx import TxWorkload
 from crossline.runtime.machine.temporary_folders import own_folder_for
 
@@ -77,12 +79,29 @@ def run(turn: Turn, bench: Bench, beside_first: int) -> None:
         arguments = _arguments(bench, phase.rate, phase.count, phase.first)
         log = bench.folder / "load.log"
         load = stack.enter_context(process("crossline.cli.main", *arguments, "--json", log=log))
-        phase.began_us = first_sent_us(bench.brokers, before, phase, lambda number: number < STORM_FIRST)
+        phase.began_us = first_sent_us(bench.brokers, before, phase)
         if load.wait() != 0:
             raise SystemExit(f"the load failed:\n{log.read_text(encoding='utf-8')[-LOG_TAIL:]}")
         phase.behind_ms = orjson.loads(log.read_text(encoding="utf-8").splitlines()[-1])["behind_ms_max"]
         if turn.beside_rate:
             beside.wait()
+
+
+def first_sent_us(brokers: str, offsets: Mapping[int, int], phase: Phase) -> float:
+    """When the phase's first record was due: its records say when each was, and they are evenly spaced."""
+    looking = consumer(brokers)
+    looking.assign([TopicPartition(STREAM, partition, offset) for partition, offset in offsets.items()])
+    try:
+        while True:
+            message = looking.poll(1.0)
+            if message is None or message.error():
+                continue
+            number = int(orjson.loads(message.value())["transaction_id"][1:])
+            if number < STORM_FIRST:
+                sent_us = float(dict(message.headers())[SENT_HEADER])
+                return sent_us - (number - phase.first) * 1e6 / phase.rate
+    finally:
+        looking.close()
 
 
 def _arguments(bench: Bench, rate: int, count: int, first: int) -> list[str]:

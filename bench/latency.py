@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,12 +32,10 @@ from bench.report import Report, median, percentile, say
 from bench.runs import LOG_TAIL, ROOT, environment, medians
 from bench.sinks import Scraper, sink_setup, write
 from bench.workload import STREAM
-from crossline.generate.kafka import SENT_HEADER
 from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.machine.temporary_folders import own_folder_for
 
 PARTITIONS = 2
-GENERATOR_START_S = 2.0  # a guess of how long the generator takes to begin; event time is only shifted by it
 DISORDER_MS = 2_000
 SAMPLE_S = 1.0
 START_S_MAX = 180.0
@@ -126,23 +124,22 @@ class Bench:
 
     def send(self, phase: Phase) -> None:
         """Let the load run for one phase, and watch meanwhile how far the pipeline is behind."""
-        base_s = time.time() + GENERATOR_START_S - DISORDER_MS / 1e3 - phase.first / phase.rate
-        base = datetime.fromtimestamp(base_s, UTC).isoformat(timespec="milliseconds")
         arguments = ["--records", str(phase.count), "--start", str(phase.first), "--rate", str(phase.rate)]
-        arguments += ["--event-rate", str(phase.rate), "--base-time", base, "--disorder-ms", str(DISORDER_MS)]
-        arguments += ["--brokers", self.brokers, "--topic", STREAM, "--json"]
+        arguments += ["--disorder-ms", str(DISORDER_MS)]
         arguments += [] if self.registry is None else ["--registry", self.registry]
         log = self.folder / f"load-{phase.rate}.log"
-        before_offsets = end_offsets(self.brokers)
-        with process("crossline.cli.main", "generate", "tx", *arguments, log=log) as load:
+        before = sum(end_offsets(self.brokers).values())
+        with process("bench.load_ahead", self.brokers, STREAM, *arguments, log=log) as load:
             self.processes["load"] = load.pid
-            while sum(end_offsets(self.brokers).values()) == sum(before_offsets.values()) and load.poll() is None:
+            while load.poll() is None and not (said := _said(log)):
                 time.sleep(0.05)
-            phase.began_us = first_sent_us(self.brokers, before_offsets, phase)
+            phase.began_us = said.get("began_us", 0.0)
             self._watch(phase, load)
         if load.returncode != 0:
             raise SystemExit(f"the load failed:\n{log.read_text(encoding='utf-8')[-LOG_TAIL:]}")
-        phase.behind_ms = orjson.loads(log.read_text(encoding="utf-8").splitlines()[-1])["behind_ms_max"]
+        phase.behind_ms = _said(log)["behind_ms_max"]
+        if (sent := sum(end_offsets(self.brokers).values()) - before) != phase.count:
+            raise SystemExit(f"{sent:,} of {phase.count:,} records are in the topic")
 
     def _watch(self, phase: Phase, load: subprocess.Popen[bytes]) -> None:
         before: dict[str, float] = {}
@@ -175,33 +172,13 @@ def end_offsets(brokers: str) -> dict[int, int]:
         looking.close()
 
 
-def first_sent_us(
-    brokers: str, offsets: Mapping[int, int], phase: Phase, mine: Callable[[int], bool] = lambda _: True
-) -> float:
-    """When the phase's first record was due: its records say when each was, and they are evenly spaced.
-
-    ``mine``: whether a record of that number is one of them.
-    """
-    looking = consumer(brokers)
-    looking.assign([TopicPartition(STREAM, partition, offset) for partition, offset in offsets.items()])
-    try:
-        while True:
-            message = looking.poll(1.0)
-            if message is None or message.error():
-                continue
-            number = number_of(message.value())
-            if mine(number):
-                sent_us = float(dict(message.headers())[SENT_HEADER])
-                return sent_us - (number - phase.first) * 1e6 / phase.rate
-    finally:
-        looking.close()
-
-
-def number_of(value: bytes) -> int:
-    """The number of a record: of JSON, or of Avro, whose first field is the id, behind a header, a branch, a length."""
-    if value[:1] != b"\0":
-        return int(orjson.loads(value)["transaction_id"][1:])
-    return int(value[8 : 7 + (value[6] >> 1)])
+def _said(log: Path) -> dict[str, Any]:
+    """The last whole line of JSON that the load wrote."""
+    lines = [
+        line for line in log.read_bytes().splitlines(keepends=True) if line.startswith(b"{") and line.endswith(b"\n")
+    ]
+    said: dict[str, Any] = orjson.loads(lines[-1]) if lines else {}
+    return said
 
 
 def measure(
@@ -282,7 +259,7 @@ def add_row(report: Report, phase: Phase, alerts: Sequence[Mapping[str, Any]]) -
         number = int(alert["record_id"][1:])
         if phase.measured(number):
             ms.append((alert["received_us"] - phase.due_us(number)) / 1e3)
-    shown = {f"p{share:g}_ms": percentile(ms, share / 100) for share in (50, 90, 99)} if ms else {}
+    shown = {f"p{share:g}_ms": percentile(ms, share / 100) for share in (50, 90, 99, 99.9)} if ms else {}
     lags = [lag for at_s, lag in phase.lags if at_s >= phase.warm_s]
     report.add(
         records_per_s=phase.rate,

@@ -143,7 +143,7 @@ def _in_vain(spans: Sequence[Rule], records: Sequence[Record], lists: Lists, pas
 def _standing(rule: Rule, record: Record, key: Key, memory: Memory) -> Standing:
     kind = "alert" if decides(rule, key) else "shadow"
     emitted_ms = -math.inf if memory.emitted_clock_ms is None else memory.emitted_clock_ms
-    beyond = emitted_ms < _clock_ms(rule, record) - max(rule.cooldown_ms, rule.reach_ms)
+    beyond = emitted_ms < _clock_ms(rule, record) - max(rule.cooldown_ms, rule.own_reach_ms)
     return Standing(rule.rule_id, rule.version, record.position, memory.alert_id, kind, beyond)
 
 

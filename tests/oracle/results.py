@@ -39,7 +39,7 @@ class Hit:
 class Standing:
     """Where a rule version is satisfied and emits nothing; ``alert_id``: of what it emitted for the key last.
 
-    ``beyond``: that lies further back than the windows and the cooldown of the rule reach.
+    ``beyond``: that lies further back than the cooldown of the rule and its windows over its own key.
     """
 
     rule_id: str

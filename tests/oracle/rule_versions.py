@@ -88,6 +88,12 @@ class Rule:
         return max([self.window_ms + self.delay_ms, *(each.reach_ms for _, each in self.figures)])
 
     @property
+    def own_reach_ms(self) -> int:
+        """The same, of windows over its own key only."""
+        own = [each.reach_ms for _, each in self.figures if each.group_by == self.group_by]
+        return max([self.window_ms + self.delay_ms, *own])
+
+    @property
     def panes_ms(self) -> int:
         """The length of the panes that it, or a figure of it, is kept in; 0: none."""
         return max([self.resolution_ms, *(each.resolution_ms for _, each in self.figures)])
