@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
+from crossline.basics.garbage import collect_seldom
 from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
 from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
-from crossline.cli.process import be_alone, close_to_others, collect_seldom, leave
+from crossline.cli.process import be_alone, close_to_others, leave
 
 # One module per command, or a folder with the module ``command``; each has ``register(app)``. The texts here are those
 # of the commands.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import re
 import sys
@@ -13,8 +12,6 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from crossline.basics.errors import UsageError
-
-_GC_THRESHOLDS = 50_000, 20, 100
 
 UMASK_VARIABLE = "CROSSLINE_UMASK"
 _OTHERS = 0o077
@@ -40,15 +37,6 @@ class _NoPandas:
         """Python asks each finder in turn."""
         if name == "pandas":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-def collect_seldom() -> None:
-    """Let Python look for garbage in circles once in 50,000 new objects.
-
-    A command makes many objects that live to its end: modules, rules, records, alerts. At Python's own threshold of
-    700 they are looked through again and again, for a fifth of the time of ``rules test``.
-    """
-    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def be_alone() -> None:

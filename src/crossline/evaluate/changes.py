@@ -11,7 +11,8 @@ import numpy as np
 from crossline.basics.streams.inputs import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
-from crossline.evaluate.alerts.hits import Hit, record_and_alert_of
+from crossline.evaluate.alerts.hits import Hit
+from crossline.evaluate.alerts.origins import record_and_alert_of
 from crossline.evaluate.ingest_order import take_rows
 from crossline.ingest.route.plan_inputs import CAUSE, GONE
 from crossline.plan.compile import StorePlan, StreamPlan

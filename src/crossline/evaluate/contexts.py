@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64
-from crossline.evaluate.alerts.hits import Hit, JudgedRows, Place, rests_on
+from crossline.evaluate.alerts.hits import Hit, JudgedRows
+from crossline.evaluate.alerts.origins import Place, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import FormulaPlan

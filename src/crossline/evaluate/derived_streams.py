@@ -18,7 +18,8 @@ from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alert_id_of, correction_id
 from crossline.evaluate.alerts.current_alerts import RETRACTED
-from crossline.evaluate.alerts.hits import Hit, id_of_hit
+from crossline.evaluate.alerts.hits import Hit
+from crossline.evaluate.alerts.origins import id_of_hit
 from crossline.evaluate.changes import changes_of
 from crossline.evaluate.cross_key import cross_key_parts
 from crossline.evaluate.decisions.holds import came_record

@@ -40,11 +40,12 @@ class Sentence:
     ) -> str:
         """The sentence for one alert; a figure that is not there reads ``unknown``."""
         out: list[str] = []
-        for kind, name in self.parts:
+        for kind, name in self.parts:  # the most frequent kinds first
             if kind == "text":
                 out.append(name)
             elif kind == "figure":
-                out.append(figure(key[name] if name in key else evidence.get(name)))
+                found = key[name] if name in key else evidence.get(name)
+                out.append(found if isinstance(found, str) else figure(found))
             elif kind == "value":
                 out.append(number(value))
             elif kind == "threshold":

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from crossline.basics.streams.clocks import EVENT
 from crossline.basics.wire import Arrays
-from crossline.evaluate.alerts.hits import Hit, origin_of, rests_on
+from crossline.evaluate.alerts.hits import Hit
+from crossline.evaluate.alerts.origins import origin_of, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import DueHits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -15,19 +15,15 @@ from crossline.basics.fields import KeyValue
 from crossline.basics.streams.clocks import EVENT
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays
+from crossline.evaluate.alerts.origins import Place, origin_of, record_and_alert_of, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
 from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 from crossline.plan.spaces import ComparisonPlan, FormulaPlan
-from crossline.plan.stream_join import joined_log_of
 from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, LateContextHit
 from crossline.state.windows.verdicts.single_record import context_window
-
-# Of the record that was hit (ingest time, stream, log, sequence, offset, partition): what hits of several shards are
-# put in order by, and where it stands. Where a stream is one log the time is 0, for then the log has the order.
-Place = tuple[int, str, str, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,37 +119,14 @@ def once(hits: Iterable[Hit]) -> Iterable[Hit]:
     return found.values()
 
 
-def id_of_hit(alert_id: str, record_id: str) -> str:
-    """What a hit is known by among the hits that a rule reads: its alert, and the record that was hit."""
-    return f"{alert_id}{_BETWEEN}{record_id}"
+class _RowRead(NamedTuple):
+    """What a hit says of the record of its row."""
 
-
-_BETWEEN = "\x1f"
-
-
-def rests_on(plan: StreamPlan, ids: list[str]) -> tuple[list[str], list[str] | None]:
-    """The records of ``ids``, and the alerts of those that are hits; None where none ever is."""
-    if plan.reports:
-        return ids, None
-    known = [record_and_alert_of(plan, each) for each in ids]
-    alerts = [alert for _, alert in known if alert is not None]
-    return [record for record, _ in known], alerts if alerts or plan.depth > 1 else None
-
-
-def origin_of(plan: StreamPlan, log: str) -> tuple[str, str]:
-    """The stream that a ``log`` of the plan is of in the end, and what it is called there."""
-    return joined_log_of(log, plan.base) if plan.met is None else plan.met.origin(log)
-
-
-def record_and_alert_of(plan: StreamPlan, row_id: str) -> tuple[str, str | None]:
-    """The id of the record that a row is known by, or was hit; and the alert of the hit."""
-    is_hit = plan.of_hits
-    if plan.met is not None:
-        row_id, is_hit = plan.met.own_id(row_id)
-    if not is_hit:
-        return row_id, None
-    alert, record = row_id.split(_BETWEEN, 1)
-    return record, alert
+    place: Place
+    record_id: str
+    event_ms: int
+    ingest_ms: int
+    reached_ms: int
 
 
 @dataclass(slots=True)
@@ -172,24 +145,24 @@ class JudgedRows:
         lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
-        rows = hits.row.tolist()
-        bounds = hits.evidence_offsets.tolist()
-        for i, (number, row) in enumerate(zip(hits.line.tolist(), rows, strict=True)):
+        bounds, counts = hits.evidence_offsets.tolist(), hits.count.tolist()
+        starts_ms, ends_ms = hits.window_start_ms.tolist(), hits.window_end_ms.tolist()
+        read_at = self._read(hits.row.astype(np.int64))
+        for i, (number, row, at) in enumerate(zip(hits.line.tolist(), hits.row.tolist(), read_at, strict=True)):
             line, first, last = lines[number], bounds[i], bounds[i + 1]
-            ingest_ms = int(self.batch.ingest_ms[row])
             read = hits.formula_reads.get(i)
             record_ids, alerts = rests_on(self.plan, ids[first:last])
             hit = Hit(
-                version=line.version(ingest_ms),
-                place=self.place(row),
+                version=line.version(at.ingest_ms),
+                place=at.place,
                 key=self.key_of(row),
-                record_id=self.record_id(row),
-                event_ms=self.event_ms(row),
-                ingest_ms=ingest_ms,
+                record_id=at.record_id,
+                event_ms=at.event_ms,
+                ingest_ms=at.ingest_ms,
                 value=read.value if read else whole[i] + (up[i] << 64) if integral[i] else real[i],
-                count=int(hits.count[i]),
-                window_start_ms=int(hits.window_start_ms[i]),
-                window_end_ms=int(hits.window_end_ms[i]),
+                count=counts[i],
+                window_start_ms=starts_ms[i],
+                window_end_ms=ends_ms[i],
                 record_ids=record_ids,
                 fields=read.fields if read else {},
                 records=line.records(hits, record_ids, first, last),
@@ -197,7 +170,7 @@ class JudgedRows:
                 shows=read.shows if read else {},
                 rests_on=alerts,
                 carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
-                reached_ms=self.reached_ms(row),
+                reached_ms=at.reached_ms,
             )
             yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
 
@@ -295,10 +268,32 @@ class JudgedRows:
         """The highest ingest time that the log of ``row`` had reached by it."""
         return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
 
+    def _read(self, rows: I64) -> Iterator[_RowRead]:
+        """What hits say of the records of ``rows``; read for all together, since a batch may have very many."""
+        batch, chunks = self.batch, [self._chunk(each) for each in self.chunks]
+        events_ms, ingest_ms = self.events_ms(rows).tolist(), batch.ingest_ms[rows].tolist()
+        reached_ms = self.rows["reached"][rows].tolist() if "reached" in self.rows else ingest_ms
+        starts, ends = batch.id_offsets[rows].tolist(), batch.id_offsets[rows + 1].tolist()
+        ids, reports = batch.id_bytes.tobytes(), self.plan.reports
+        where = (self.rows[name][rows].tolist() for name in ("place_ms", "offsets", "chunk"))
+        for i, (place_ms, offset, number) in enumerate(zip(*where, strict=True)):
+            stream, log, sequence, partition = chunks[number]
+            known = ids[starts[i] : ends[i]].decode()
+            yield _RowRead(
+                place=(place_ms, stream, log, sequence, offset, partition),
+                record_id=known if reports else record_and_alert_of(self.plan, known)[0],
+                event_ms=events_ms[i],
+                ingest_ms=ingest_ms[i],
+                reached_ms=reached_ms[i],
+            )
+
+    def _chunk(self, chunk: tuple[str, int, str]) -> tuple[str, str, int, str]:
+        log, sequence, partition = chunk
+        return *origin_of(self.plan, log), sequence, partition
+
     def place(self, row: int) -> Place:
         """Where the record of ``row`` stands among all."""
-        log, sequence, partition = self.chunks[self.rows["chunk"][row]]
-        stream, log = origin_of(self.plan, log)
+        stream, log, sequence, partition = self._chunk(self.chunks[self.rows["chunk"][row]])
         offset = int(self.rows["offsets"][row])
         return int(self.rows["place_ms"][row]), stream, log, sequence, offset, partition
 
@@ -364,6 +359,8 @@ class _PredicateOf:
 
     def version(self, ingest_ms: int) -> RuleVersion:
         """The version in force at an ingest time."""
+        if len(self._versions) == 1:
+            return self._versions[0]
         return next(version for version in self._versions if ingest_ms < version.effective_until_ms)
 
     def records(self, hits: Hits, record_ids: list[str], first: int, last: int) -> list[WindowRecord] | None:
@@ -396,4 +393,7 @@ def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
 
 def _texts(data: np.ndarray[Any, Any], offsets: I64) -> list[str]:
     raw = data.tobytes()
+    text = raw.decode()
+    if len(text) == len(raw):
+        return [text[a:b] for a, b in pairwise(offsets.tolist())]
     return [raw[a:b].decode() for a, b in pairwise(offsets.tolist())]

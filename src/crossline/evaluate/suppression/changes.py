@@ -14,7 +14,8 @@ from crossline.basics.fields import canonical_key
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.alert import alert_id, alert_id_of, correction_id
 from crossline.evaluate.alerts.corrections import arrived_after, replayed_rows, trigger_of
-from crossline.evaluate.alerts.hits import Hit, JudgedRows, Trigger, record_and_alert_of
+from crossline.evaluate.alerts.hits import Hit, JudgedRows, Trigger
+from crossline.evaluate.alerts.origins import record_and_alert_of
 from crossline.evaluate.decisions.blocks import alert_text
 from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts, Pairs
 from crossline.evaluate.suppression.rows import SuppressedRows, delivered, satisfied_pairs, suppressed_rows

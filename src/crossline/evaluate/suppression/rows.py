@@ -12,7 +12,8 @@ from crossline.basics.bits import set_bits
 from crossline.basics.byte_slices import take_bytes
 from crossline.basics.values import I32, I64, U8
 from crossline.evaluate.alerts.alert import alert_id_of
-from crossline.evaluate.alerts.hits import Hit, JudgedRows, record_and_alert_of
+from crossline.evaluate.alerts.hits import Hit, JudgedRows
+from crossline.evaluate.alerts.origins import record_and_alert_of
 from crossline.evaluate.decisions.blocks import alert_bytes
 from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Bools, Keys, LastAlertChanges, LastAlerts, Pairs
 from crossline.plan.compile import StorePlan, StreamPlan

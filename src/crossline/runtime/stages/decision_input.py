@@ -11,7 +11,8 @@ import numpy as np
 import orjson
 
 from crossline.basics import wire
-from crossline.evaluate.alerts.hits import JudgedRows, Place, origin_of
+from crossline.evaluate.alerts.hits import JudgedRows
+from crossline.evaluate.alerts.origins import Place, origin_of
 from crossline.evaluate.decision_memory import Which
 from crossline.evaluate.decisions.blocks import OF_RECORDS, RecordBlock, Table, block_of, table_of
 from crossline.evaluate.decisions.decision import weight

@@ -29,7 +29,8 @@ from crossline.basics import wire
 from crossline.basics.errors import SinkError
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.current_alerts import RETRACTED
-from crossline.evaluate.alerts.hits import Hit, emission_order, origin_of
+from crossline.evaluate.alerts.hits import Hit, emission_order
+from crossline.evaluate.alerts.origins import origin_of
 from crossline.evaluate.changes import cause_of
 from crossline.evaluate.decision_memory import DecidedStore, Which
 from crossline.evaluate.decisions.batch import Decided, Placed

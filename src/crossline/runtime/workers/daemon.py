@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import Any
 
+from crossline.basics.garbage import collect_seldom
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 
@@ -29,6 +30,7 @@ def preload() -> None:
     if _loaded:
         return
     _loaded.append(True)
+    collect_seldom()
     _trim_path()
     import numpy as np  # noqa: F401, PLC0415
     import pandas as pd  # noqa: F401, PLC0415

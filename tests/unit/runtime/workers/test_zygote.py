@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from crossline.basics.garbage import GC_THRESHOLDS
 from crossline.runtime.java.settings import SOCKET_VARIABLE
 from crossline.runtime.machine import zygote_client as module
 
 ATTACH = Path(module.__file__)
 PROBE = """
-import json, os, sys
+import gc, json, os, sys
 raw = sys.stdin.read()
-print(json.dumps([sys.argv[1:], raw, os.environ.get("GIVEN"), os.getcwd(), os.getppid(), "pyarrow" in sys.modules]))
+known = "pyarrow" in sys.modules, gc.get_threshold()
+print(json.dumps([sys.argv[1:], raw, os.environ.get("GIVEN"), os.getcwd(), os.getppid(), *known]))
 print("on stderr", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
 """
@@ -66,7 +68,7 @@ def test_a_fork_has_the_arguments_the_environment_the_folder_and_the_streams(
 ) -> None:
     path, process = zygote
     done = attach("-m", "probe_module", "7", "more", socket=str(path), folder=tmp_path, GIVEN="this")
-    assert json.loads(done.stdout) == [["7", "more"], "from Java", "this", str(tmp_path), process, True]
+    assert json.loads(done.stdout) == [["7", "more"], "from Java", "this", str(tmp_path), process, True, list(GC_THRESHOLDS)]
     assert done.stderr == "on stderr\n"
     assert done.returncode == 7
 
