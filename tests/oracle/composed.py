@@ -24,9 +24,12 @@ def composed_detect(
     lists: Lists | None = None,
     passed_ms: float | None = None,
 ) -> NaiveResult:
-    """As ``naive_detect``, where rules may read ``rule:<id>``. Of several logs a record names its own as ``_log``."""
+    """As ``naive_detect``, where rules may read ``rule:<id>``. Of several logs a record names its own as ``_log``.
+
+    Records that are not in the order in which they came say as ``_reached_ms`` how far their log had come.
+    """
     reached = list(itertools.accumulate((record["_ingest_ms"] for record in records), max))
-    records = [{**record, "_reached_ms": ms} for record, ms in zip(records, reached, strict=True)]
+    records = [{"_reached_ms": ms, **record} for record, ms in zip(records, reached, strict=True)]
     passed_ms = max(reached, default=0) if passed_ms is None else passed_ms
     base = [body for body in rules if body["source_topic"] == STREAM]
     result = naive_detect(base, records, defaults=defaults, lists=lists, passed_ms=passed_ms)

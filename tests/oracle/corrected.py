@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,12 @@ VALUE = 6
 def in_event_order(records: Sequence[Record], *, event_time: bool = True) -> list[Record]:
     """The log in order of event time; records of equal time in ingest order."""
     return sorted(records, key=lambda record: record["_event_ms" if event_time else "_ingest_ms"])
+
+
+def arrived(records: Sequence[Record]) -> list[Record]:
+    """The records as they came, each with how far its log had come, which their order by event time does not say."""
+    reached = itertools.accumulate((record["_ingest_ms"] for record in records), max)
+    return [{**record, "_reached_ms": ms} for record, ms in zip(records, reached, strict=True)]
 
 
 def standing_in_order(judging: Judging, records: Sequence[Record]) -> list[AlertValues]:

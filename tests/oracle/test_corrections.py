@@ -20,7 +20,7 @@ from crossline.state.retraction import kernel
 
 from .composed import _judged as judged_on
 from .composed import composed_detect
-from .corrected import current_states, in_event_order, standing_in_order, step_by_step
+from .corrected import arrived, current_states, in_event_order, standing_in_order, step_by_step
 from .fastpath import FastPath, alert_values, hit_values, plan_of, plans_of, stream_spec
 from .living import Feed, Life
 from .naive import NAMESPACE, NaiveResult, naive_detect
@@ -351,8 +351,6 @@ def again(op: Op) -> Op:
     if happens in {"publish", "ahead"}:
         kept = {name: value for name, value in what.items() if name not in _LATENESS}
         bounds = {name: what[name] for name in ("watermark_delay", "allowed_lateness") if name in what}
-        if what["rule_type"] == "absence":
-            bounds = {}  # of records in order the twin does not know how far the log had come at each
         return happens, kept if what["rule_type"] == "threshold" else {**kept, **WITHIN, **bounds}
     if happens in {"batch", "killed", "uncommitted"} and what[2] is not None:
         return happens, (*what[:2], again(("publish", what[2]))[1])
@@ -372,7 +370,8 @@ def test_rules_that_come_and_go_in_pipelines_that_are_stopped(
         life = Life(Path(folder), stream_spec(ingest_column=True), standing, shards, lag_ms, Feed())
         live(life, ops, made)
     alerts = current_states(life.alerts)
-    ordered = in_event_order(made)
+    ordered = in_event_order(arrived(made))
     logged = [{**body, "late_policy": "evaluate"} for body in life.feed.logged]
-    expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS)
+    passed_ms = made[-1]["_ingest_ms"]
+    expected = naive_detect(logged, ordered, defaults=SPREAD, lists=LISTS, passed_ms=passed_ms)
     assert sorted_alert_values(alerts) == sorted(hit_values(hit, ordered[hit.position]) for hit in expected.hits)
