@@ -23,7 +23,9 @@ from crossline.generate.text import json_lines
 from crossline.generate.tx import BLOCK, TxWorkload
 from crossline.io.registry.client import register_at
 
-TICK_S = 0.002
+MANY_PER_S = 10_000  # from here on the client waits for some records, so that a request has more than a few
+TICK_S, MANY_TICK_S = 0.001, 0.01
+MANY_LINGER_MS = 10
 MADE_PER_S = {"json": 200_000, "avro": 40_000}  # at least; on a slower machine event times are behind
 FLUSH_S_MAX = 60.0
 
@@ -36,7 +38,7 @@ class Block:
     ends: list[int]
     keys: list[bytes]
 
-    def messages(self, low: int, high: int) -> list[dict[str, bytes]]:
+    def messages(self, low: int, high: int) -> list[dict[str, Any]]:
         """Records low to high."""
         starts = [0, *self.ends[:-1]][low:high] if low == 0 else self.ends[low - 1 : high - 1]
         cuts = zip(starts, self.ends[low:high], self.keys[low:high], strict=True)
@@ -60,20 +62,22 @@ def made(workload: TxWorkload, first: int, count: int, value: Callable[[bytes], 
 
 def send(producer: Producer, topic: str, blocks: list[Block], rate: int, began_s: float) -> float:
     """Send all when they are due; the seconds by which a record was sent late, at most."""
-    behind_s, done = 0.0, 0
+    behind_s, done, tick_s = 0.0, 0, MANY_TICK_S if rate >= MANY_PER_S else TICK_S
     for block in blocks:
         low, count = 0, len(block.ends)
         while low < count:
             now_s = time.time()
             high = min(count, int((now_s - began_s) * rate) + 1 - done)
-            if high <= low:
-                time.sleep(TICK_S)
+            if high <= low:  # not at the first records of a block
+                time.sleep(tick_s)
                 continue
             behind_s = max(behind_s, now_s - began_s - (done + low) / rate)
-            messages: list[dict[str, Any]] = list(block.messages(low, high))
+            messages = block.messages(low, high)
             if producer.produce_batch(topic, messages) < len(messages):
                 raise SystemExit(f"the client did not take: {next(each for each in messages if '_error' in each)}")
             low = high
+            if low < count:
+                time.sleep(tick_s)
         done += count
         producer.poll(0)
     return behind_s
@@ -99,7 +103,10 @@ def main() -> None:
         number = register_at(options.registry, options.topic, schema)
         value = AvroTarget(options.brokers, options.topic, schema, number).value
     blocks = made(workload, options.start, options.records, value)
-    producer = Producer({**SETTINGS, "bootstrap.servers": options.brokers, "delivery.report.only.error": True})
+    settings = {**SETTINGS, "bootstrap.servers": options.brokers, "delivery.report.only.error": True}
+    if options.rate >= MANY_PER_S:
+        settings["linger.ms"] = MANY_LINGER_MS
+    producer = Producer(settings)
     producer.list_topics(options.topic, timeout=FLUSH_S_MAX)
     time.sleep(max(0.0, begin_s - time.time()))
     began_s = time.time()

@@ -134,7 +134,6 @@ class AlertMaker:
         if hit.records is not None:
             evidence["records"] = [_listed(record) for record in hit.records]
         value, start_ms, end_ms = hit.value, hit.window_start_ms, hit.window_end_ms
-        event_time = instant_text(hit.event_ms)
         line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
         line = None if value is None else line
         operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
@@ -147,7 +146,7 @@ class AlertMaker:
             "key": dict(hit.key),
             "stream": hit.place[1],
             "record_id": hit.record_id,
-            "event_time": event_time,
+            "event_time": (event_time := instant_text(hit.event_ms)),
             "ingest_time": instant_text(hit.ingest_ms),
             "value": json_value(value),
             "operator": operator,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Generator, Mapping
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -31,7 +32,7 @@ class KafkaRangeReader:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = {**_ASK, **settings, "group.id": "crossline-tail"}
         self._consumer: Consumer | None = None
-        self._held: dict[Place, deque[Message]] = {}
+        self._held: dict[Place, list[Message]] = {}
         self._done: dict[Place, int] = {}
         self._read_to: dict[Place, int] = {}
 
@@ -93,7 +94,7 @@ class KafkaRangeReader:
             return
         self._done = {place: start for place, (start, _) in ranges.items()}
         self._read_to = dict(self._done)
-        self._held = {place: deque() for place in ranges}
+        self._held = {place: [] for place in ranges}
         self._consumer.assign([TopicPartition(topic, number, start) for (topic, number), start in self._done.items()])
 
     def _left(self, ranges: Mapping[Place, Range]) -> int:
@@ -107,20 +108,37 @@ class KafkaRangeReader:
         first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
         if consumer is None or first is None:
             raise RangeUnavailableError("its records did not come in time")
-        for message in (first, *consumer.consume(AT_ONCE, 0)):
-            place, offset = (str(message.topic()), int(message.partition() or 0)), int(message.offset() or 0)
-            error = message.error()
-            if error is None:
-                self._held[place].append(message)
-                self._read_to[place] = offset + 1
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
-                self._read_to[place] = max(self._read_to[place], offset)
-            else:
+        messages = [first, *consumer.consume(AT_ONCE, 0)]
+        errors = [message.error() for message in messages]
+        records = [message for message, error in zip(messages, errors, strict=True) if error is None]
+        for place, mine in _runs(records, one_topic=len({topic for topic, _ in self._held}) == 1):
+            self._held[place] += mine
+            self._read_to[place] = int(mine[-1].offset() or 0) + 1
+        for message, error in zip(messages, errors, strict=True) if len(records) < len(messages) else ():
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - the client's public name
                 raise RangeUnavailableError(str(error))
+            if error is not None:
+                place = _place_of(message)
+                self._read_to[place] = max(self._read_to[place], int(message.offset() or 0))
 
     def _next_slice(self, place: Place, end: int) -> list[Message]:
         """The next slice of records before ``end``."""
-        held, messages = self._held[place], list[Message]()
-        while held and len(messages) < SLICE and int(held[0].offset() or 0) < end:
-            messages.append(held.popleft())
+        held = self._held[place]
+        messages = held[:SLICE]
+        if messages and int(messages[-1].offset() or 0) >= end:
+            del messages[bisect_left(messages, end, key=lambda message: int(message.offset() or 0)) :]
+        del held[: len(messages)]
         return messages
+
+
+def _place_of(message: Message) -> Place:
+    return str(message.topic()), int(message.partition() or 0)
+
+
+def _runs(records: Sequence[Message], *, one_topic: bool) -> Iterator[tuple[Place, list[Message]]]:
+    """The records of one partition after the other, in their order: the client gives many of one at a time."""
+    places = [message.partition() if one_topic else _place_of(message) for message in records]
+    cuts = [at for at in range(1, len(records)) if places[at] != places[at - 1]]
+    for first, end in pairwise([0, *cuts, len(records)]):
+        if first < end:
+            yield _place_of(records[first]), list(records[first:end])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.streams.schema import StreamSpec
@@ -82,18 +83,18 @@ def _early(stamp_ms: int) -> str:
 
 def message_rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
     """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
-    count = len(messages)
-    stamps = [message.timestamp() for message in messages]
-    columns: list[list[Any]] = [
-        [place[0]] * count,
-        [place[1]] * count,
-        [message.offset() for message in messages],
-        [ms for _, ms in stamps],
-        [kind - 1 for kind, _ in stamps],  # Spark numbers the kinds of times from -1 on
-        [message.value() for message in messages],
+    count, (topic, partition) = len(messages), place
+    kinds, times = zip(*[message.timestamp() for message in messages], strict=True) if count else ((), ())
+    columns: list[Any] = [
+        pa.repeat(topic, count),
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        pa.array([message.offset() for message in messages], pa.int64()),
+        pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")),
+        pa.array(kinds, pa.int32()),
+        pa.array([message.value() for message in messages], pa.binary()),
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _MESSAGES, strict=True)]
-    rows = pa.RecordBatch.from_arrays(arrays, schema=_MESSAGES)
+    columns[4] = pc.subtract(columns[4], pa.scalar(1, pa.int32()))  # Spark numbers the kinds of times from -1 on
+    rows = pa.RecordBatch.from_arrays(columns, schema=_MESSAGES)
     if not headers:
         return rows
     from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra

@@ -20,7 +20,7 @@ ATTACH = Path(module.__file__)
 PROBE = """
 import gc, json, os, sys
 raw = sys.stdin.read()
-known = "pyarrow" in sys.modules, gc.get_threshold()
+known = gc.get_threshold(), "pyarrow" in sys.modules
 print(json.dumps([sys.argv[1:], raw, os.environ.get("GIVEN"), os.getcwd(), os.getppid(), *known]))
 print("on stderr", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
@@ -68,7 +68,15 @@ def test_a_fork_has_the_arguments_the_environment_the_folder_and_the_streams(
 ) -> None:
     path, process = zygote
     done = attach("-m", "probe_module", "7", "more", socket=str(path), folder=tmp_path, GIVEN="this")
-    assert json.loads(done.stdout) == [["7", "more"], "from Java", "this", str(tmp_path), process, True, list(GC_THRESHOLDS)]
+    assert json.loads(done.stdout) == [
+        ["7", "more"],
+        "from Java",
+        "this",
+        str(tmp_path),
+        process,
+        list(GC_THRESHOLDS),
+        True,
+    ]
     assert done.stderr == "on stderr\n"
     assert done.returncode == 7
 
