@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 import psutil
 
+from crossline.basics.garbage import collect_seldom
 from crossline.io.sinks.base import Delivery
 from crossline.observe.watch.run_watch import RunWatch as Pages
 from crossline.runtime.pipeline import pipeline
@@ -117,6 +118,7 @@ def main() -> None:
     )
     parser.add_argument("--no-placement", action="store_true", help="shards go to any free executor, to compare")
     options = parser.parse_args()
+    collect_seldom()  # as the command does
     if options.no_placement:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
         options.set.append("spark.locality.wait.process=0")
