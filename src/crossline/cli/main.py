@@ -12,7 +12,7 @@ import typer
 from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
 from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
-from crossline.cli.process import be_alone, close_to_others, collect_seldom, leave
+from crossline.cli.process import be_alone, close_to_others, collect_seldom, do_without_pydantic_plugins, leave
 
 # One module per command, or a folder with the module ``command``; each has ``register(app)``. The texts here are those
 # of the commands.
@@ -90,6 +90,7 @@ def main() -> None:
     """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use, 128 + a signal's number."""
     collect_seldom()
     be_alone()
+    do_without_pydantic_plugins()
     open_standard_streams()
     configure()
     leave(run_command(sys.argv[1:]))
