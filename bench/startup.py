@@ -32,10 +32,10 @@ TX = ROOT / "examples" / "tx"
 RECORDS = 10_000
 TARGETS_S = {
     "--help": 0.2,
-    "rules check": 0.4,
+    "rules check": 0.3,
     "alerts list": 0.4,
-    "backtest, one record": 1.5,
-    "rules test, 10,000 records": 1.5,
+    "backtest, one record": 0.7,
+    "rules test, 10,000 records": 0.9,
     "run, to the first alert": 5.0,
 }
 COLD_TARGET_S = 60.0

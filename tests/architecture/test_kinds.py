@@ -38,7 +38,7 @@ def classes_in(name: str) -> set[str]:
 
 def kinds() -> set[str]:
     """The classes whose kind is asked of the object."""
-    stores = {getattr(make, "__name__", "") for make in KERNELS.values()} | {Reevaluation.__name__, "DecidedPlan"}
+    stores = {place.partition(":")[2] for place in KERNELS.values()} | {Reevaluation.__name__, "DecidedPlan"}
     return set().union(*map(classes_in, DECLARED)) | {Predicate.__name__} | stores
 
 

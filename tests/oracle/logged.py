@@ -16,7 +16,8 @@ from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log import cache
-from crossline.runtime.state_log.cache import ShardCache, StageRows
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 

@@ -16,7 +16,7 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import PARTITION_LAG_MS
 from crossline.evaluate.shard import Bounds
 from crossline.ingest.enrich.versions import Tables
-from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.delivery import Delivery
 from crossline.rules.base import Defaults
 from crossline.rules.composition import bases_of
 from crossline.rules.policy.policy import Deciding

@@ -21,11 +21,12 @@ from crossline.backtest.input_batches import BacktestInputs
 from crossline.basics.errors import UsageError
 from crossline.basics.fields import FieldKind
 from crossline.basics.streams.schema import StreamSpec
-from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.delivery import Delivery
 from crossline.io.sinks.outfile import draft_file
 from crossline.rules.figure_tables import PlacedFigure, spec_read
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import Pool
+from crossline.runtime.machine.processors import processors
 from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot
 from crossline.runtime.stages.feature_table import FeatureBatch, FigureTypes
@@ -33,7 +34,6 @@ from crossline.runtime.stages.outcome import collect_outcome
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.work.totals import Totals
 from crossline.runtime.workers.kernel_warmup import warm_for
-from crossline.runtime.workers.state_servers import processors
 
 _TYPES: dict[FieldKind, pa.DataType] = {
     "integer": pa.int64(),

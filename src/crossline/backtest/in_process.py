@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BATCH_BYTES, BacktestResult, BacktestSpec, OnBatch
 from crossline.backtest.input_batches import BacktestInputs, PinnedInputs
-from crossline.backtest.resumable import KeptRun, kept_run
-from crossline.basics.errors import UsageError
+from crossline.basics.errors import StoppedError, UsageError
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.hits import Hit
 from crossline.io.chunks import ReadLimit
@@ -24,24 +25,30 @@ from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
 from crossline.runtime.local.pool import AHEAD, Dealt, Pool
+from crossline.runtime.machine.processors import processors
 from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
 from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
-from crossline.runtime.stages.decision_stage import Judge
 from crossline.runtime.stages.outcome import Outcome, collect_outcome
-from crossline.runtime.stages.stages import in_one, stages_of
+from crossline.runtime.stages.stages import Stage, in_one, stages_of
+from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import Totals
-from crossline.runtime.workers.kernel_warmup import warm_for
-from crossline.runtime.workers.state_servers import StateServerJudge, processors
+
+if TYPE_CHECKING:
+    from crossline.backtest.resumable import KeptRun
+    from crossline.runtime.stages.decision_stage import Judge
 
 log = get_logger(__name__)
+RunBatches = Callable[[Iterable[Dealt], int], Iterator[Rows]]
 
 # For samples. Small, because with ``probing`` each record has an alert for each rule.
 SAMPLE_BATCH_BYTES = 1024 * 1024
+# Files that are judged in this process: that is done before others are forked and have loaded the same pages.
+ALONE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -74,7 +81,8 @@ def backtest(
         decisions: The file of decisions, likewise; None: no decisions are written.
         on_batch: Called after each batch.
         on_start: Called with the run before it starts, to stop it from another thread.
-        processes: The number of processes; by default the number of processors.
+        processes: The number of processes that judge; by default as many as processors, and none but this one where
+            the files are small.
         kept: A folder that keeps the run, so that it goes on there after a stop; None: it begins anew. The caller
             discards it (``resumable.discard``) once the output is of no more use to it.
 
@@ -88,18 +96,26 @@ def backtest(
     run = LocalRun()
     with own_folder_for("backtest") as folder:
         inputs = inputs_of(judged, folder, count, BATCH_BYTES)
+        alone = processes is None and kept is None and isinstance(inputs, Inputs) and inputs.size <= ALONE_BYTES
+        count = 1 if alone else count
         snapshot = inputs.aligned(judged.snapshot(judged.rules, count))
-        warm_for(snapshot.plans())  # compile errors are raised here
+        if not alone:
+            from crossline.runtime.workers.kernel_warmup import warm_for  # noqa: PLC0415 - loads all formats
+
+            warm_for(snapshot.plans())  # compile errors are raised here
         if on_start is not None:
             on_start(run)
         if kept is None:
-            return _whole(_Run(snapshot, inputs, folder, count, run, on_batch), output, decisions)
+            return _whole(_Run(snapshot, inputs, folder, count, run, on_batch, alone), output, decisions)
         return _resumed(_Run(snapshot, inputs, folder, count, run, on_batch), judged, output, decisions, kept)
 
 
 @dataclass(slots=True)
 class _Run:
-    """What runs: by what, on what, where, in how many processes, who can stop it and who follows it."""
+    """What runs: by what, on what, where, in how many processes, who can stop it and who follows it.
+
+    ``alone``: in this process, and ``count`` is 1.
+    """
 
     snapshot: PlanSnapshot
     inputs: BacktestInputs
@@ -107,6 +123,7 @@ class _Run:
     count: int
     life: LocalRun
     on_batch: OnBatch | None
+    alone: bool = False
 
 
 def _whole(run: _Run, output: Path, decisions: Path | None) -> BacktestResult:
@@ -124,6 +141,9 @@ def _whole(run: _Run, output: Path, decisions: Path | None) -> BacktestResult:
 
 def _resumed(run: _Run, judged: BacktestSpec, output: Path, decisions: Path | None, folder: Path) -> BacktestResult:
     """The same where ``folder`` keeps how far it came."""
+    from crossline.backtest.resumable import kept_run  # noqa: PLC0415 - it logs the state, as a pipeline does
+    from crossline.runtime.workers.state_servers import StateServerJudge  # noqa: PLC0415 - as above
+
     if not isinstance(run.inputs, PinnedInputs):
         raise UsageError(f"{folder}: only a replay of the lake can be kept")
     with kept_run(folder, run.snapshot, run.count, run.inputs.pin, decisions=decisions is not None) as kept:
@@ -144,10 +164,10 @@ def _judged(
     costs, first = Costs(), 0 if kept is None else kept.batch + 1
     # A run that is kept ends a batch before it begins the next: its states are not further than its output.
     ahead = AHEAD if kept is None else 1
-    with Pool(stages, run.count, run.folder, run.life.stopping, ahead) as pool:
+    with _runner(run, stages, ahead) as judged_rows:
         run.life.running = True
         totals.first_s = time.monotonic()
-        for number, rows in enumerate(pool.run(run.inputs.batches(run.count), first), first):
+        for number, rows in enumerate(judged_rows(run.inputs.batches(run.count), first), first):
             outcome = collect_outcome(rows, None)
             delivery = outcome.delivery("backtest", number)
             writer.deliver(delivery)
@@ -159,6 +179,33 @@ def _judged(
             if run.on_batch is not None:
                 run.on_batch(delivery, totals)
     return totals
+
+
+@contextmanager
+def _runner(run: _Run, stages: Sequence[Stage], ahead: int) -> Iterator[RunBatches]:
+    """What gives the outcome of each batch: a pool of processes, or this one alone."""
+    if run.alone:
+        yield partial(_in_this_process, stages, run.life.stopping)
+        return
+    with Pool(stages, run.count, run.folder, run.life.stopping, ahead) as pool:
+        yield pool.run
+
+
+def _in_this_process(
+    stages: Sequence[Stage], stopping: threading.Event, batches: Iterable[Dealt], first: int = 0
+) -> Iterator[Rows]:
+    """The outcome of each batch, as ``Pool.run`` gives it. Raises StoppedError where ``stopping`` is set."""
+    for number, (mine,) in enumerate(batches, first):
+        outcome = _judged_here(stages, number, mine)
+        if stopping.is_set():
+            raise StoppedError("stopped before all was judged")
+        yield outcome
+
+
+def _judged_here(stages: Sequence[Stage], batch_id: int, rows: Sequence[pa.RecordBatch]) -> Rows:
+    """What comes of one batch, judged in this process."""
+    judged = in_one(stages, Task(batch_id=batch_id), iter(rows))
+    return [each for batch in judged for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
 
 
 def outcomes(
@@ -176,9 +223,7 @@ def outcomes(
     intake = inputs.intake if seen is None else ShownIntake(inputs.intake, seen)
     stages = stages_of(source, intake, MemoryJudge(source, wanted=wanted))
     for number, (mine,) in enumerate(inputs.batches(1)):
-        rows = in_one(stages, Task(batch_id=number), iter(mine))
-        pairs = [each for batch in rows for each in zip(*(batch.column(n).to_pylist() for n in (2, 3)), strict=True)]
-        yield collect_outcome(pairs, None)
+        yield collect_outcome(_judged_here(stages, number, mine), None)
 
 
 def inputs_of(judged: BacktestSpec, folder: Path, count: int, most: int) -> BacktestInputs:

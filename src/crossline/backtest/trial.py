@@ -37,7 +37,7 @@ from crossline.basics.times import format_duration, parse_instant_ms
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.ingest.enrich.join import take_rows
-from crossline.io.sinks.base import LateRecord
+from crossline.io.sinks.delivery import LateRecord
 from crossline.plan.compose import sources_of
 from crossline.programs.program import FormulaPredicate, Program
 from crossline.programs.program import Verdict as ProgramVerdict

@@ -8,12 +8,17 @@ A package declares it in its pyproject.toml:
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from crossline.basics.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Group = Literal["crossline.rule_types", "crossline.aggregates", "crossline.sinks"]
 RULE_TYPES: Group = "crossline.rule_types"
@@ -27,6 +32,10 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
 
     Raises UsageError where two packages have one of the same name.
     """
+    if not some_bring_any(tuple(sys.path)):
+        return {}
+    from importlib.metadata import entry_points  # noqa: PLC0415 - mostly it is not needed
+
     found: dict[str, EntryPoint] = {}
     for each in entry_points(group=group):
         other = found.setdefault(each.name, each)
@@ -36,6 +45,36 @@ def plugins(group: Group) -> dict[str, EntryPoint]:
                 f"({each.value}); uninstall one of them"
             )
     return dict(sorted(found.items()))
+
+
+@cache
+def some_bring_any(path: tuple[str, ...]) -> bool:
+    """Whether entry points of some package on ``path``, which is Python's, may be of our groups; mostly none are.
+
+    ``importlib.metadata`` takes some 20 ms to load and to look through the packages, once for each group. This reads
+    the files that it would read. Where it might find packages in another way, it is asked.
+    """
+    for place in path:
+        try:
+            names = [each.name for each in os.scandir(place or ".")]
+        except NotADirectoryError:  # an archive
+            return True
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".egg"):
+                return True
+            if name.endswith((".dist-info", ".egg-info")) and _are_ours(Path(place, name, "entry_points.txt")):
+                return True
+    return False
+
+
+def _are_ours(entry_points: Path) -> bool:
+    try:
+        text = entry_points.read_bytes()
+    except OSError:
+        return False
+    return any(group.encode() in text for group in (RULE_TYPES, AGGREGATES, SINKS))
 
 
 def load_plugin(group: Group, name: str, kind: type) -> Any:

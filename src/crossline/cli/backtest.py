@@ -29,11 +29,10 @@ from crossline.rules.base import Defaults
 from crossline.rules.composition import Sources
 from crossline.rules.policy.policy import Deciding, Policy, load_policy
 from crossline.rules.ruleset import RuleSet
-from crossline.settings.config import PipelineConfig, rule_defaults
-from crossline.settings.sources import Directory, RulesTopic
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestResult, BacktestSpec, RecordedInput
+    from crossline.settings.config import PipelineConfig
 
 
 FIGURES_HELP = (
@@ -119,18 +118,25 @@ def backtest(
 
 def _sets(setting: Setting, compare: Path | None, log: Path | None) -> list[RuleSet]:
     """The rules to judge by, as of ``log`` where there is one, and those to compare with."""
-    topic = setting.config.rules if setting.config is not None else None
-    if log is None and isinstance(topic, RulesTopic) and setting.rules == Path(topic.path):
-        raise UsageError(
-            f"the pipeline has its rules in topic {topic.topic}; expected --as-of-log, for the versions that were "
-            "live, or rule files with --rules"
-        )
+    if log is None and setting.config is not None:
+        _check_rules_are_files(setting.rules, setting.config)
 
     def written(path: Path) -> RuleSet:
         return RuleSet.from_rules(read_rules(path, setting.known()))
 
     mine = written(setting.rules) if log is None else rules_as_of_log(log, setting.streams)
     return [mine, written(compare)] if compare else [mine]
+
+
+def _check_rules_are_files(rules: Path, config: PipelineConfig) -> None:
+    from crossline.settings.sources import RulesTopic
+
+    topic = config.rules
+    if isinstance(topic, RulesTopic) and rules == Path(topic.path):
+        raise UsageError(
+            f"the pipeline has its rules in topic {topic.topic}; expected --as-of-log, for the versions that were "
+            "live, or rule files with --rules"
+        )
 
 
 def _files_read(history: RecordedInput, rules: Iterable[Path | None]) -> list[Path]:
@@ -216,21 +222,7 @@ def setting_of(
     if pipeline is not None and (Path(pipeline).is_file() or pipeline.endswith(SUFFIXES)):
         if stream is not None:
             raise UsageError(f"--stream {stream}: {pipeline} names its streams already; leave one of the two out")
-        path = Path(pipeline)
-        config = read_pipeline_in_place(path)
-        return Setting(
-            config.streams,
-            rules or Path(config.rules.path),
-            lists or (Path(config.lists.path) if isinstance(config.lists, Directory) else None),
-            config.name,
-            (path,),
-            rule_defaults(config),
-            config.engine.partition_lag,
-            config.policy,
-            config.decisions.emit == "all",
-            figures or (Path(config.figures) if config.figures else None),
-            config,
-        )
+        return _setting_in(Path(pipeline), rules, lists, figures)
     if pipeline is not None and not as_of_log:
         raise UsageError(
             f"--pipeline {pipeline}: no such file; expected a pipeline file, or, with --as-of-log, a pipeline's name"
@@ -240,6 +232,27 @@ def setting_of(
         raise UsageError(f"found no {missing}; expected the files that they name, or --pipeline with a pipeline file")
     streams = load_streams(read_text(stream), str(stream))
     return Setting(streams, rules, lists, pipeline, (stream,), figures=figures)
+
+
+def _setting_in(pipeline: Path, rules: Path | None, lists: Path | None, figures: Path | None) -> Setting:
+    """What the pipeline file has, but for what was given."""
+    from crossline.settings.config import rule_defaults
+    from crossline.settings.sources import Directory
+
+    config = read_pipeline_in_place(pipeline)
+    return Setting(
+        config.streams,
+        rules or Path(config.rules.path),
+        lists or (Path(config.lists.path) if isinstance(config.lists, Directory) else None),
+        config.name,
+        (pipeline,),
+        rule_defaults(config),
+        config.engine.partition_lag,
+        config.policy,
+        config.decisions.emit == "all",
+        figures or (Path(config.figures) if config.figures else None),
+        config,
+    )
 
 
 def _judge(

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.plaintext import printable
-from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
-from crossline.cli.terminal import Listing, NameValues, note, write_lines
+from crossline.cli.terminal import tables as terminal
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, NameValues
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import DecisionFilter, Store
 

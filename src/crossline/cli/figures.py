@@ -31,7 +31,7 @@ from crossline.cli.process import do_without_pandas
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, check_some_judged
-from crossline.cli.terminal import Listing, screen
+from crossline.cli.terminal.tables import Listing, screen
 from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
 

@@ -15,7 +15,8 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant, parse_duration_ms, parse_instant_ms
 from crossline.cli.rules.release import key_given
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, ask_there, goes_to_topic
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.log_file import read_log

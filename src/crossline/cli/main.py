@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from crossline.basics.garbage import collect_seldom
+from crossline.basics.garbage import OBJECTS_AT_START, collect_seldom
 from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
 from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
-from crossline.cli.process import be_alone, close_to_others, leave
+from crossline.cli.process import be_alone, close_to_others, do_without_pydantic_plugins, leave
 
 # One module per command, or a folder with the module ``command``; each has ``register(app)``. The texts here are those
 # of the commands.
@@ -89,8 +89,9 @@ def crossline(
 
 def main() -> None:
     """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use, 128 + a signal's number."""
-    collect_seldom()
+    collect_seldom(OBJECTS_AT_START)
     be_alone()
+    do_without_pydantic_plugins()
     open_standard_streams()
     configure()
     leave(run_command(sys.argv[1:]))

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -52,6 +52,15 @@ def do_without_pandas() -> None:
     """
     if _process.alone and "pandas" not in sys.modules:
         sys.meta_path.insert(0, _NoPandas)
+
+
+def do_without_pydantic_plugins(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Pydantic looks through all installed packages for plugins that watch what it validates; none is to watch ours.
+
+    Only where this process is alone, and its user has not said which are to. Call it before pydantic is imported.
+    """
+    if _process.alone:
+        environment.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:

@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from crossline.basics.errors import UsageError
-from crossline.cli.terminal import note
+from crossline.cli.terminal.notes import note
 from crossline.settings.config import in_folder
 from crossline.settings.process.engine import SHARDS_MAX
 

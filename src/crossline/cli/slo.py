@@ -12,7 +12,8 @@ import typer
 from rich.text import Text
 
 from crossline.basics.errors import UsageError
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.observe.objectives.declaration import objectives_of
 from crossline.observe.objectives.formatting import (
     budget_text,

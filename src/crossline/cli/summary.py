@@ -13,7 +13,7 @@ from rich.text import Text
 
 from crossline.basics.errors import PermanentError
 from crossline.basics.texts.plaintext import printable, printable_lines
-from crossline.cli.terminal import Listing, fitted, screen
+from crossline.cli.terminal.tables import Listing, fitted, screen
 
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery

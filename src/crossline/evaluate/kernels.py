@@ -8,17 +8,15 @@ kernel. ``state/retraction`` wraps the kernels of windows and patterns; it repla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from crossline.evaluate.decision_memory import DecidedStore
 from crossline.plan.spaces import PlanKind
 from crossline.state.batch import Delta, DueHits, Hits, KeyedBatch
-from crossline.state.panes.store import PaneState
-from crossline.state.patterns.absence_store import AbsenceSpaceState
-from crossline.state.patterns.store import PatternSpaceState
-from crossline.state.retraction.kernel import Reevaluation
 from crossline.state.windows.record_store import Sizes
-from crossline.state.windows.store import KeySpaceState
+
+if TYPE_CHECKING:
+    from crossline.state.retraction.kernel import Reevaluation
 
 
 class Kernel(Protocol):
@@ -64,19 +62,25 @@ class Kernel(Protocol):
         ...
 
 
-KERNELS: Mapping[PlanKind, Callable[[Any], Kernel]] = {
-    "windows": KeySpaceState,
-    "panes": PaneState,
-    "patterns": PatternSpaceState,
-    "decided": DecidedStore,
-    "absences": AbsenceSpaceState,
+# By module and class: a kernel is loaded once a plan is of its kind.
+KERNELS: Mapping[PlanKind, str] = {
+    "windows": "crossline.state.windows.store:KeySpaceState",
+    "panes": "crossline.state.panes.store:PaneState",
+    "patterns": "crossline.state.patterns.store:PatternSpaceState",
+    "decided": "crossline.evaluate.decision_memory:DecidedStore",
+    "absences": "crossline.state.patterns.absence_store:AbsenceSpaceState",
 }
 
 
 def new_kernel(plan: Any, *, reevaluates: bool = False) -> Kernel:
     """One that judges by ``plan`` and holds nothing yet; ``reevaluates``: the rows, too, that a late one may change."""
-    make = KERNELS[plan.kind]
-    return Reevaluation(plan, make) if reevaluates else make(plan)
+    module, _, name = KERNELS[plan.kind].partition(":")
+    make: Callable[[Any], Kernel] = getattr(import_module(module), name)
+    if not reevaluates:
+        return make(plan)
+    from crossline.state.retraction.kernel import Reevaluation  # noqa: PLC0415 - for rules with `reevaluate` alone
+
+    return Reevaluation(plan, make)
 
 
 def retraction_of(store: Kernel) -> Reevaluation:

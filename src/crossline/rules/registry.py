@@ -5,7 +5,7 @@ Other packages bring theirs by entry points of the group ``crossline.rule_types`
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable
 from typing import TypeVar
@@ -34,6 +34,14 @@ def rule_type(name: str) -> Callable[[type[_R]], type[_R]]:
     return register
 
 
+def _in_file_of(name: str) -> type[Rule] | None:
+    """The type whose file has its name, as ours have: most commands need one or two types, and none of the others."""
+    if not name.isidentifier() or importlib.util.find_spec(f"{types.__name__}.{name}") is None:
+        return None
+    importlib.import_module(f"{types.__name__}.{name}")
+    return _CLASSES.get(name)
+
+
 def _own() -> dict[str, type[Rule]]:
     """Those that are registered."""
     if not _scanned:
@@ -59,9 +67,10 @@ def rule_types() -> dict[str, type[Rule]]:
 
     Raises UsageError where one of another package cannot be loaded, or has the name of another type.
     """
+    _own()
     for name in plugins.plugins(plugins.RULE_TYPES):
         _plugin(name)
-    return dict(sorted(_own().items()))
+    return dict(sorted(_CLASSES.items()))
 
 
 def rule_class(name: object) -> type[Rule] | None:
@@ -71,7 +80,7 @@ def rule_class(name: object) -> type[Rule] | None:
     """
     if not isinstance(name, str):
         return None
-    return _own().get(name) or _plugin(name)
+    return _CLASSES.get(name) or _in_file_of(name) or _own().get(name) or _plugin(name)
 
 
 def find_rule_type(name: object, given: bool = True) -> type[Rule] | Finding:

@@ -110,6 +110,33 @@ RULE = """
 """
 
 
+# What judging with a policy, over the network, of other formats and of other kinds of rules needs.
+UNUSED_IN_A_BACKTEST = {
+    "crossline.generate.cards",
+    "crossline.ingest.avro.records",
+    "crossline.io.registry.client",
+    "crossline.io.sinks.base",
+    "crossline.rules.types.velocity",
+    "crossline.runtime.stages.decision_stage",
+    "crossline.runtime.state_log.state_log",
+    "crossline.runtime.workers.kernel_warmup",
+    "crossline.state.panes.store",
+    "crossline.state.patterns.store",
+    "crossline.state.retraction.kernel",
+    "confluent_kafka",
+    "numba",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "pyspark",
+    "tenacity",
+}
+THRESHOLD_RULE = """
+- {rule_id: r, version: 1, rule_type: threshold, source_topic: s,
+   conditions: [{field: v, operator: ">", value: 3}]}
+"""
+RECORD = '{"i": "a", "t": 1769851800000, "k": "x", "v": 5}\n'
+
+
 def test_no_command_loads_what_only_another_one_uses(tmp_path: Path) -> None:
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "r.yaml").write_text(RULE)
@@ -118,11 +145,26 @@ def test_no_command_loads_what_only_another_one_uses(tmp_path: Path) -> None:
     store.open()
     store.close()
     config = {"crossline.settings.config"}
+    check = config | {"rich.console", "sqlite3", "crossline.rule_registry.publish", "crossline.rules.types.threshold"}
     for arguments, unused in (
         (("--help",), HEAVY | config | {"pydantic", "yaml", "sqlite3"}),
         (("rules", "check", "--help"), HEAVY | config),
-        (("rules", "check", str(tmp_path / "rules"), "--stream", str(tmp_path / "stream.yaml")), HEAVY | config),
+        (("rules", "check", str(tmp_path / "rules"), "--stream", str(tmp_path / "stream.yaml")), HEAVY | check),
         (("alerts", "list", "--db", str(tmp_path / "some.db")), HEAVY | config | {"crossline.rules.base"}),
         (("alerts", "list", "--db", "none.db"), HEAVY | config),
     ):
         assert (arguments[:2], unused & loaded_by(*arguments)) == (arguments[:2], set())
+
+
+def test_a_small_backtest_loads_what_its_rules_need(tmp_path: Path) -> None:
+    for name, text in (("r.yaml", THRESHOLD_RULE), ("stream.yaml", STREAM), ("in.jsonl", RECORD)):
+        (tmp_path / name).write_text(text)
+    given = ("--input", str(tmp_path / "in.jsonl"), "--stream", str(tmp_path / "stream.yaml"))
+    written = str(tmp_path / "alerts.jsonl")
+    unused = UNUSED_IN_A_BACKTEST | {"crossline.settings.config"}
+    for arguments in (
+        ("backtest", *given, "--rules", str(tmp_path / "r.yaml"), "--output", written),
+        ("rules", "test", str(tmp_path / "r.yaml"), *given),
+    ):
+        assert (arguments[:2], unused & loaded_by(*arguments)) == (arguments[:2], set())
+    assert len(Path(written).read_text().splitlines()) == 1

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from rich.text import Text
 
-from crossline.cli.terminal import Listing, NameValues, fitted, screen
+from crossline.cli.terminal.tables import Listing, NameValues, fitted, screen
 
 ROWS = [
     (

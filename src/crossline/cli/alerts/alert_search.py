@@ -11,7 +11,7 @@ from crossline.cli.alerts.lake_source import LakeAlerts, LakeSource, lake_of_opt
 from crossline.cli.alerts.origin import AlertReader, OriginOptions
 from crossline.cli.alerts.store_options import opened_store
 from crossline.cli.alerts.text import candidates
-from crossline.cli.terminal import note
+from crossline.cli.terminal.notes import note
 from crossline.io.stores.protocol import AlertFilter, StoredAlert
 
 

@@ -18,11 +18,11 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest
 from crossline.basics.times import parse_duration_ms
-from crossline.cli import terminal
 from crossline.cli.alerts.store_options import Db, Pipeline, Since, Until, opened_store, since_until
 from crossline.cli.alerts.text import csv_lines, dead_table, list_table, story
 from crossline.cli.help import Commands
-from crossline.cli.terminal import note, write_lines
+from crossline.cli.terminal import tables as terminal
+from crossline.cli.terminal.notes import note, write_lines
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.jsonl import dead_line
 from crossline.io.sinks.outfile import written

@@ -14,7 +14,8 @@ import typer
 from crossline.basics.errors import PermanentError
 from crossline.basics.times import format_instant, parse_duration_ms
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE, Db
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.evaluate.alerts.alert_json import json_bytes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from crossline.basics.times import parse_instant_ms
 from crossline.cli.alerts.lake_source import LakeSource
 from crossline.cli.alerts.record_origin import RecordOrigin
 from crossline.cli.alerts.records import Seen, seen
-from crossline.cli.terminal import note
+from crossline.cli.terminal.notes import note
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.stores.protocol import AlertFilter, StoredAlert
 

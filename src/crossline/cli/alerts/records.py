@@ -17,7 +17,7 @@ from crossline.basics.streams.clocks import clock_of
 from crossline.basics.streams.inputs import rule_of
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.times import format_instant, parse_instant_ms
-from crossline.cli.terminal import Listing
+from crossline.cli.terminal.tables import Listing
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import StoredAlert
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from crossline.basics.texts.plaintext import printable, printable_json, spreadsheet_cell
 from crossline.basics.times import format_duration, parse_instant_ms
-from crossline.cli.terminal import Listing, NameValues
+from crossline.cli.terminal.tables import Listing, NameValues
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.sinks.console import SEVERITY_STYLE, alert_line
 

@@ -27,7 +27,7 @@ from crossline.cli.demo.lake_tour import SECTION, LatePublication, Step
 from crossline.cli.demo.live_traffic import RATE_PER_S, SOURCE, go_on
 from crossline.cli.demo.other_kernels import OtherKernels
 from crossline.cli.signals import stoppable
-from crossline.cli.terminal import Listing, screen
+from crossline.cli.terminal.tables import Listing, screen
 
 if TYPE_CHECKING:
     from crossline.generate.score import Score

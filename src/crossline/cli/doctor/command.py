@@ -16,7 +16,7 @@ from crossline.cli.doctor.postgres import postgres_findings
 from crossline.cli.doctor.redis import redis_findings
 from crossline.cli.doctor.registry import registry_findings
 from crossline.cli.extras import install
-from crossline.cli.terminal import Listing, show
+from crossline.cli.terminal.tables import Listing, show
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.settings.config import PipelineConfig
 

@@ -12,7 +12,8 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.process import do_without_pandas
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 
 HELP = "Erase a person from tables, files, state, stores and receipts of a pipeline."
 

@@ -11,7 +11,8 @@ from crossline.cli.alerts.command import Key, OfKind, OfSeverity, Rule, alert_fi
 from crossline.cli.alerts.store_options import Since, Until
 from crossline.cli.alerts.text import list_table
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_history
-from crossline.cli.terminal import note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import show
 from crossline.evaluate.alerts.alert_json import json_bytes
 
 

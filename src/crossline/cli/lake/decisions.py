@@ -10,7 +10,8 @@ import typer
 from crossline.cli.alerts.store_options import Since, Until, since_until
 from crossline.cli.decisions import DecisionKind
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_history
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import DecisionFilter
 

@@ -19,7 +19,8 @@ from crossline.cli.replay import replay_spec
 from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 
 if TYPE_CHECKING:
     from crossline.cli.backtest import Setting

@@ -13,7 +13,8 @@ from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, json
 from crossline.cli.replay import instant_of, replay_spec
 from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import tell_compiling
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestSpec

@@ -12,7 +12,8 @@ import typer
 
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, check_reachable, open_reader
 from crossline.cli.signals import Runner, session_of, stoppable
-from crossline.cli.terminal import Listing, show, write_lines
+from crossline.cli.terminal.notes import write_lines
+from crossline.cli.terminal.tables import Listing, show
 
 if TYPE_CHECKING:
     from crossline.lake.maintenance.on_spark import MaintainedOnSpark

@@ -20,7 +20,8 @@ from crossline.cli.replay import replay_spec
 from crossline.cli.signals import Stopping, stoppable
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine
-from crossline.cli.terminal import Listing, note, show
+from crossline.cli.terminal.notes import note
+from crossline.cli.terminal.tables import Listing, show
 from crossline.rule_registry.rule_files import read_rules
 from crossline.rules.ruleset import RuleSet
 

@@ -13,7 +13,8 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant, parse_instant_ms
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_reader
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 
 if TYPE_CHECKING:
     from crossline.lake.state.state_snapshots import StateSnapshot

@@ -11,7 +11,8 @@ import typer
 from crossline.basics.errors import RetryableError
 from crossline.basics.times import format_instant
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_reader
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.io.objects.location import is_uri
 
 if TYPE_CHECKING:

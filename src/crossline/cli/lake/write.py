@@ -16,7 +16,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.process import do_without_pandas
-from crossline.cli.terminal import note, write_lines
+from crossline.cli.terminal.notes import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:

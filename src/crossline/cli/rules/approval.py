@@ -12,7 +12,7 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.share import read_share
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, approve_there, goes_to_topic, set_share_there
-from crossline.cli.terminal import note, write_lines
+from crossline.cli.terminal.notes import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.outcomes.overview import written_row
 from crossline.rule_registry.rule_files import Known

@@ -22,7 +22,8 @@ from crossline.cli.rules.sample_options import (
     StreamFile,
     TrialInput,
 )
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:

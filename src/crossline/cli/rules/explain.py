@@ -22,7 +22,8 @@ from crossline.cli.rules.sample_options import (
     TrialInput,
     chosen,
 )
-from crossline.cli.terminal import Listing, NameValues, fitted, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, NameValues, fitted, show
 from crossline.rules.base import Rule
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from crossline.cli.rules.sample_options import (
     TrialInput,
 )
 from crossline.cli.rules.sample_options import chosen as chosen_rules
-from crossline.cli.terminal import note, write_lines
+from crossline.cli.terminal.notes import note, write_lines
 from crossline.rule_registry.rule_files import FileRule
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.rules.compare import marks_of
 from crossline.cli.rules.sample_options import Amount, AsJson, Labels, OneRule, TrialInput, chosen, read_by
 from crossline.cli.summary import ProgressLine
-from crossline.cli.terminal import NameValues, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import NameValues, show
 from crossline.rule_registry.content import read_pipeline_in_place, read_text
 from crossline.rules.base import Rule
 from crossline.settings.config import PipelineConfig

@@ -11,7 +11,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import PIPELINE, As, PipelineFile, publisher
-from crossline.cli.terminal import write_lines
+from crossline.cli.terminal.notes import write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.sources.keys import HOST, WHO
 

@@ -13,7 +13,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.cli.rules.topic import As, goes_to_topic, release_there
-from crossline.cli.terminal import write_lines
+from crossline.cli.terminal.notes import write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.sources.folders import release_in_folder
 from crossline.rule_registry.sources.ownership import user_name

@@ -27,7 +27,8 @@ from crossline.cli.rules.sample_options import (
     TrialInput,
     chosen,
 )
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.evaluate.alerts.current_alerts import current_states
 from crossline.rule_registry.content import read_text
 

@@ -26,7 +26,8 @@ from crossline.cli.rules.sample_options import (
     chosen,
     read_by,
 )
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from crossline.basics.texts.plaintext import printable_lines
 from crossline.basics.times import format_instant
-from crossline.cli.terminal import Listing
+from crossline.cli.terminal.tables import Listing
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.outcomes.overview import IN_FORCE, Row, instant
 from crossline.rule_registry.publish import Written

@@ -17,7 +17,7 @@ import typer
 
 from crossline.basics.errors import PermanentError, SinkError, UsageError
 from crossline.basics.texts.problems import RefusedError
-from crossline.cli.terminal import write_lines
+from crossline.cli.terminal.notes import write_lines
 from crossline.rule_registry.content import content_of, read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.history import History

@@ -20,7 +20,8 @@ from crossline.cli.process import do_without_pandas
 from crossline.cli.rules.sample_options import FiguresPath
 from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.rule_registry.content import is_folder, text_of
 from crossline.rule_registry.rule_files import FileRule, case_files, read_placed_rules, read_rules, rule_stem

@@ -9,7 +9,7 @@ import typer
 
 from crossline.basics.errors import PermanentError
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, serve_settings
-from crossline.cli.terminal import note, write_lines
+from crossline.cli.terminal.notes import note, write_lines
 from crossline.serve.access import audit
 from crossline.serve.access.auditfiles import FILE, parts_of
 

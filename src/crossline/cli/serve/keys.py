@@ -14,7 +14,8 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import nearest, one_of
 from crossline.basics.times import format_duration, format_instant, parse_duration_ms
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.serve.access.audit import AuditLog, Write
 from crossline.serve.access.keyfile import ApiKey, KeyFile
 from crossline.serve.access.roles import ROLES, scope_problem

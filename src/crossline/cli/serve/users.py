@@ -15,7 +15,8 @@ import typer
 from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant
 from crossline.cli.serve.setting import PIPELINE, AsJson, PipelineFile, audit_folder, now_ms, serve_settings, this_user
-from crossline.cli.terminal import Listing, note, show, write_lines
+from crossline.cli.terminal.notes import note, write_lines
+from crossline.cli.terminal.tables import Listing, show
 from crossline.serve.access.audit import AuditLog, Write
 from crossline.serve.access.roles import ROLES
 from crossline.settings.process.serve import ServeSettings

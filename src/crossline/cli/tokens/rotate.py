@@ -11,7 +11,7 @@ import typer
 
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.sensitive import TokenSettings
-from crossline.cli.terminal import note
+from crossline.cli.terminal.notes import note
 from crossline.cli.tokens.streams import given_streams
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from rich.text import Text
 
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
-from crossline.cli import terminal
 from crossline.cli.backtest import inputs_by_stream
 from crossline.cli.process import do_without_pandas
 from crossline.cli.startup import tell_compiling
-from crossline.cli.terminal import NameValues
+from crossline.cli.terminal import notes
+from crossline.cli.terminal import tables as terminal
+from crossline.cli.terminal.tables import NameValues
 from crossline.cli.verify.inputs import read_receipt_file
 from crossline.cli.verify.proof import is_proof, proven_again
 from crossline.serve.ledger.chain import ChainFault, faults_of, is_erased
@@ -152,7 +153,7 @@ def _judged(
 
     given = inputs_by_stream(inputs, read_pipeline_in_place(pipeline).streams) if inputs else {}
     with own_folder_for("verify") as folder:
-        log = open_log(pipeline, policy, given, folder, receipt, then=then, note_progress=terminal.note)
+        log = open_log(pipeline, policy, given, folder, receipt, then=then, note_progress=notes.note)
         again: ReplayResult = judge_again(log, receipt, folder, then=then)
     found: list[Difference] = differences(receipt, again)
     result["result"] = "differs" if found else "the same"
@@ -167,7 +168,7 @@ def _report(result: Mapping[str, Any], *, as_json: bool) -> int:
     else:
         terminal.show(Group(_head(str(result["result"])), NameValues(_result_rows(result))))
         for note in result["notes"]:
-            terminal.note(note)
+            notes.note(note)
     return SAME if result["result"] in {"the same", "whole", "erased"} else OTHERWISE
 
 

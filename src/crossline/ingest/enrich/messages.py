@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,9 @@ from crossline.ingest.enrich.rows import MAKE_TOKENS, PLAIN_KEY, TableForm
 from crossline.ingest.enrich.table import FIELD, FROM, HASH, KEY, U64, from_of, row_order, stored
 from crossline.ingest.route.keys import keys_of
 from crossline.ingest.tokens.token import is_token
-from crossline.settings.tables import KeyFormat
+
+if TYPE_CHECKING:
+    from crossline.settings.tables import KeyFormat
 
 Bools = npt.NDArray[np.bool_]
 GONE, MESSAGE = "gone", "message"  # columns of rows: whether it is deleted; the number of its message

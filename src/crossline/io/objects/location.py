@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-from pyarrow import fs as pafs
 
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.uris import ENDPOINT, REGION, asked_in, check_uri
-from crossline.io.objects.hdfs import hdfs
+
+if TYPE_CHECKING:
+    from pyarrow import fs as pafs
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _CONNECT_S, _ANSWER_S = 5.0, 30.0
@@ -51,6 +53,8 @@ def under(root: str, *parts: str) -> str:
 
 def location_of(root: str, environment: Mapping[str, str] = os.environ) -> StoreLocation:
     """The location of ``root``. Raises UsageError where its scheme is not supported."""
+    from pyarrow import fs as pafs  # noqa: PLC0415 - it loads slowly, and whoever only asks for names needs none
+
     if not is_uri(root):
         return StoreLocation(pafs.LocalFileSystem(), root, whole=False)
     key = (os.getpid(), root)
@@ -60,8 +64,12 @@ def location_of(root: str, environment: Mapping[str, str] = os.environ) -> Store
 
 
 def _opened(uri: str, environment: Mapping[str, str]) -> StoreLocation:
+    from pyarrow import fs as pafs  # noqa: PLC0415 - as above
+
     scheme = uri.partition("://")[0]
     if scheme == "hdfs":
+        from crossline.io.objects.hdfs import hdfs  # noqa: PLC0415 - as above
+
         split = urlsplit(uri)
         return StoreLocation(hdfs(f"hdfs://{split.netloc}"), split.path.rstrip("/"), whole=False)
     if scheme not in _S3 or check_uri(uri) is not None:
@@ -84,6 +92,8 @@ def _opened(uri: str, environment: Mapping[str, str]) -> StoreLocation:
 
 def _by_pyarrow(uri: str, scheme: str) -> StoreLocation:
     """As pyarrow reads it: the state of ``detect`` may be at any URI that it knows, written in its own way."""
+    from pyarrow import fs as pafs  # noqa: PLC0415 - as above
+
     try:
         fs, base = pafs.FileSystem.from_uri(uri)
     except (OSError, pa.ArrowException) as error:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, Self, runtime_checkable
 
 from pydantic import PlainValidator, TypeAdapter, ValidationError
@@ -23,10 +23,11 @@ from tenacity import (
 )
 from tenacity.stop import stop_base, stop_when_event_set
 
-from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import RetryableError, UsageError
 from crossline.basics.texts.problems import path_text
 from crossline.basics.texts.validation import findings_from_validation
+from crossline.io.sinks.delivery import Delivery as Delivery  # noqa: PLC0414 - whoever writes a sink finds it here
+from crossline.io.sinks.delivery import LateRecord as LateRecord  # noqa: PLC0414 - as above
 from crossline.logs import get_logger
 from crossline.settings.fields import Settings, by_kind
 from crossline.settings.sinks import SINKS
@@ -36,49 +37,6 @@ log = get_logger(__name__)
 LOOK_S = 0.1  # between two looks at whether to stop, while several sinks are waited for
 NAMED_MAX = 10  # alerts that a line of the log names
 TURN_S = 0.1  # that a sink which works in this process has to itself
-
-
-@dataclass(frozen=True, slots=True)
-class LateRecord:
-    """A record too late to be judged: its position, event time and ingest time.
-
-    ``raw`` is None where only the source has its bytes.
-    """
-
-    stream: str
-    record_id: str
-    event_ms: int
-    ingest_ms: int
-    lateness_ms: int
-    partition: str
-    offset: int
-    raw: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """The output of one batch of ``pipeline``.
-
-    ``alerts`` are as ``alerts_of`` made them, ``delivered_at`` still None: each sink stamps the instant of its own
-    delivery. ``positions``: (partition, offset) of the record at which each alert fired, or none at all. ``figures``
-    describe the batch (JSON values). ``rule_events`` are what the rule log recorded since the last batch; equal events
-    are one event. ``decisions`` are complete JSON values, at most one for each record. ``feature_rows``: feature rows,
-    where the pipeline writes them to a table. Within one ``checkpoint`` ("" where there is none) a ``batch_id`` stands
-    for the same records at every attempt. It was planned at ``began_ms``, unless an older checkpoint was restored.
-    """
-
-    pipeline: str
-    batch_id: int
-    alerts: Sequence[Mapping[str, Any]] = ()
-    dead: Sequence[DeadLetter] = ()
-    late: Sequence[LateRecord] = ()
-    figures: Mapping[str, Any] = field(default_factory=dict)
-    rule_events: Sequence[Mapping[str, Any]] = ()
-    positions: Sequence[tuple[str, int]] = ()
-    decisions: Sequence[Mapping[str, Any]] = ()
-    feature_rows: Sequence[bytes] = ()
-    checkpoint: str = ""
-    began_ms: int = 0
 
 
 class Sink(Protocol):

@@ -12,11 +12,9 @@ from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.partitioner import Part
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
-from crossline.runtime.stages.decision_stage import decide_shard
-from crossline.runtime.stages.decision_writer import DecisionWriter
 from crossline.runtime.stages.shard_judge import part_rows, result_rows
 from crossline.runtime.stages.spill import parts_of
-from crossline.runtime.state_log.cache import StageRows
+from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
 
@@ -46,6 +44,9 @@ class MemoryJudge:
             if state is None:
                 state = self.states[depth, shard] = snapshot.new_state()
             if not depth:
+                from crossline.runtime.stages.decision_stage import decide_shard  # noqa: PLC0415 - where there is a policy
+                from crossline.runtime.stages.decision_writer import DecisionWriter  # noqa: PLC0415 - as above
+
                 rows, deltas = decide_shard(snapshot, state, DecisionWriter(task, shard), blobs, watch)
                 self._note(depth, state, deltas)
                 yield rows

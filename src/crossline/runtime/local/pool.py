@@ -22,7 +22,7 @@ from crossline.basics.errors import PermanentError, StoppedError
 from crossline.runtime.local.crashes import take_crash
 from crossline.runtime.local.worker import StageRequest, StageResult, Worker, as_message, take_outcome, write_rows
 from crossline.runtime.stages.stages import Stage
-from crossline.runtime.state_log.cache import Rows
+from crossline.runtime.work.rows import Rows
 
 AHEAD = 2  # batches under way: while the last process ends a stage of one, the others begin with the next
 LOOK_S = 0.1  # between two looks at whether to stop

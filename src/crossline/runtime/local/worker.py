@@ -20,7 +20,7 @@ from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.local.crashes import note_crashes
 from crossline.runtime.stages.rows import OUT
 from crossline.runtime.stages.stages import Stage
-from crossline.runtime.state_log.cache import Rows
+from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
 
 

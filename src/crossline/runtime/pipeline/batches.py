@@ -18,6 +18,7 @@ from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.rules.breaker import Bound
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.java.launch import started
+from crossline.runtime.machine.processors import processors
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.rule_costs import Costs, shown
@@ -38,7 +39,7 @@ from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
 from crossline.runtime.workers.in_process_worker import Setup
-from crossline.runtime.workers.state_servers import StateServerJudge, processors
+from crossline.runtime.workers.state_servers import StateServerJudge
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
 ONE_TASK_RECORDS = 8_000

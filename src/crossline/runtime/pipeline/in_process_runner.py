@@ -14,7 +14,7 @@ from crossline.io.kafka.unavailable_range import Place, Range
 from crossline.runtime.machine.zygote_client import request_fork
 from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
-from crossline.runtime.state_log.cache import Rows
+from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
 from crossline.runtime.workers.in_process_worker import CHUNKS, BatchRequest, Setup
 

@@ -15,7 +15,6 @@ from crossline.ingest.enrich.join import Join, held
 from crossline.ingest.enrich.overlay import Overlay
 from crossline.ingest.enrich.table import Table
 from crossline.ingest.enrich.versions import Tables
-from crossline.io.objects.file_stores import file_store, retry_until_available
 from crossline.io.objects.location import is_uri
 
 # By path, which has the digest of what is in the file; for as long as some plan snapshot uses it.
@@ -46,6 +45,8 @@ def _read(path: str) -> pa.Table:
 
 def _from_store(uri: str) -> pa.Table:
     """By way of a file that has no name once it is mapped: what is not looked at need not be in memory."""
+    from crossline.io.objects.file_stores import file_store, retry_until_available  # noqa: PLC0415 - loads pyarrow.fs
+
     folder, _, name = (part := urlsplit(uri)).path.rpartition("/")
     data = retry_until_available(lambda: file_store(part._replace(path=folder).geturl()).get(name))
     with tempfile.NamedTemporaryFile(prefix="crossline-table-") as file:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.texts.problems import listed
@@ -69,6 +68,8 @@ def _broken_archive(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
 
 def _decode_parquet(layout: RecordLayout, chunk: ChunkRef) -> Decoded:
     """The rows of a chunk; one dead letter where its bytes are there and are no table."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - for files of it alone
+
     data = read_chunk(chunk) if chunk.row_bytes is None else b""
     table, dead = pa.table({}), []
     try:

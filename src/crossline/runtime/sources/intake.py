@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 from crossline.basics.values import Records
-from crossline.generate.source import Generator
-from crossline.ingest.avro.records import decode_avro
-from crossline.ingest.avro.wire import schema_ids
 from crossline.ingest.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.ingest.enrich.headers import with_headers
 from crossline.ingest.route.partitioner import Chunk
-from crossline.io.registry.schema_store import SchemaStore
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.formats import decode_chunk
 from crossline.runtime.sources.messages import stamps_ms, without_faults
 from crossline.runtime.sources.positions import GENERATED_SHIFT
 from crossline.runtime.sources.references import chunks_of
 from crossline.runtime.work.task import Task
+
+if TYPE_CHECKING:
+    from crossline.generate.source import Generator
+    from crossline.io.registry.schema_store import SchemaStore
 
 LOG_APPEND_TIME = 1  # as Spark numbers it
 _STREAM, _LAST = b"stream", b"last"
@@ -95,6 +95,9 @@ class KafkaIntake:
             if self.schemas is None or not mine.num_rows:
                 decoded = decode_values(layout, values, name, offsets, ingest, known_ms=known)
             else:
+                from crossline.ingest.avro.records import decode_avro  # noqa: PLC0415 - for streams of Avro alone
+                from crossline.ingest.avro.wire import schema_ids  # noqa: PLC0415 - as above
+
                 named = self.schemas.schemas(schema_ids(values), task.batch_id)
                 decoded = decode_avro(layout, values, name, offsets, ingest, named, known_ms=known)
             if dead:

@@ -52,7 +52,7 @@ from crossline.runtime.stages.alert_holds import hold_changes
 from crossline.runtime.stages.decision_input import DecisionInput, record_blocks, standing_blocks
 from crossline.runtime.stages.decision_writer import DecisionWriter
 from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
-from crossline.runtime.state_log.cache import StageRows
+from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 

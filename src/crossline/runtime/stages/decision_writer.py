@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -18,14 +18,16 @@ from crossline.basics.errors import UsageError
 from crossline.evaluate.decisions.batch import Decided, Placed, packed
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines
-from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.sinks.base import Delivery, RetryPolicy, deliver_all
 from crossline.io.sinks.jsonl import decision_identity
 from crossline.io.sinks.once_file import OnceFile
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.rows import DECIDED, DECISIONS, OUT
-from crossline.runtime.state_log.cache import StageRows
+from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.task import Task
+
+if TYPE_CHECKING:
+    from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 
 # About half a minute. A task's wait cannot be cancelled: a disk that takes longer ends the run; the next goes on.
 TOPIC_WAIT = RetryPolicy(max_ms=5_000, attempts_max=10)

@@ -16,7 +16,7 @@ from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.evaluate.decisions.batch import Placed, in_order
 from crossline.evaluate.output import StreamClocks
 from crossline.ingest.route.part_codec import dead_from_json
-from crossline.io.sinks.base import Delivery, LateRecord
+from crossline.io.sinks.delivery import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
 from crossline.runtime.stages.feature_table import FEATURE_ROWS

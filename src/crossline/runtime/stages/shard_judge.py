@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -17,18 +17,19 @@ from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Part
-from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.plan.costs import version_name
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.stages.alert_holds import pop_hold_hits
-from crossline.runtime.stages.decision_stage import decide_once, decide_shard, decision_input_rows
-from crossline.runtime.stages.decision_writer import DecisionWriter
 from crossline.runtime.stages.feature_table import feature_table_rows
 from crossline.runtime.stages.rows import OUT, READ, costs_row
 from crossline.runtime.stages.spill import parts_of
-from crossline.runtime.state_log.cache import HeldShard, Rows, ShardCache, StageRows
+from crossline.runtime.work.rows import Rows, StageRows
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
+
+if TYPE_CHECKING:
+    from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+    from crossline.runtime.state_log.cache import HeldShard, ShardCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,9 @@ class ShardJudge:
         self, snapshot: PlanSnapshot, shard: int, blobs: Sequence[bytes | memoryview], watch: Stopwatch
     ) -> StageRows:
         """The decisions of a shard of ids, and revisions of those of before."""
+        from crossline.runtime.stages.decision_stage import decide_once, decide_shard  # noqa: PLC0415 - see result_rows
+        from crossline.runtime.stages.decision_writer import DecisionWriter  # noqa: PLC0415 - as above
+
         writer = DecisionWriter(Task(self.query_id, self.batch_id, began_ms=self.began_ms), shard, self.topic)
         if snapshot.revises_ms is None:
             return decide_once(snapshot, writer, blobs, watch, time.time_ns() // 1_000_000)
@@ -112,6 +116,8 @@ def result_rows(snapshot: PlanSnapshot, depth: int, shard: int, output: ShardOut
     output.meter.count_hits(version_name(hit.version.rule.rule_id, hit.version.rule.version) for hit in output.hits)
     rows.append(costs_row(output.meter))
     if snapshot.deciding is not None:
+        from crossline.runtime.stages.decision_stage import decision_input_rows  # noqa: PLC0415 - where there is a policy
+
         rows += decision_input_rows(snapshot, output, alerts, state.log_clock, held)
     if snapshot.feature_query:
         rows += [(OUT, 0, *row) for row in feature_table_rows(snapshot.plans(), output)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,11 +25,13 @@ from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.sources.intake import Intake
-from crossline.runtime.stages.decision_stage import DecideShards, Judge, decision_stage_number
 from crossline.runtime.stages.rows import OUT, ArrowBatches, costs_row, rows_of
 from crossline.runtime.stages.shard_judge import part_rows
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
+
+if TYPE_CHECKING:
+    from crossline.runtime.stages.decision_stage import Judge
 
 StageFunction = Callable[[Task, ArrowBatches], ArrowBatches]
 
@@ -52,10 +55,13 @@ def stages_of(
     snapshot = source.current()
     depths = range(1, snapshot.depth + 1)
     judging = (Stage("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in depths)
+    stages = (Stage("take in", TakeIn(source, intake), by_shard=False), *judging)
+    if snapshot.deciding is None:
+        return stages
+    from crossline.runtime.stages.decision_stage import DecideShards, decision_stage_number  # noqa: PLC0415 - mostly not
+
     keeping = judge if kept or snapshot.revises_ms is not None else None
-    decide = DecideShards(source, decision_stage_number(snapshot), keeping, patient)
-    deciding = (Stage("decide", decide),) if snapshot.deciding is not None else ()
-    return (Stage("take in", TakeIn(source, intake), by_shard=False), *judging, *deciding)
+    return (*stages, Stage("decide", DecideShards(source, decision_stage_number(snapshot), keeping, patient)))
 
 
 def in_one(stages: Sequence[Stage], task: Task, batches: ArrowBatches) -> ArrowBatches:

@@ -16,12 +16,9 @@ from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.log_folders import begin_with_backfill, depth_folder
 from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, StateLog, shards_in
+from crossline.runtime.work.rows import StageRows
 
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
-
-
-Rows = list[tuple[str, bytes]]  # (kind, body) of what came of a batch
-StageRows = list[tuple[int, int, str, bytes]]  # stage and shard that it is for, kind and body
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crossline.evaluate.decisions.batch import counted
-from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.delivery import Delivery
 
 STORED = "from_lake"  # the figure of a batch whose records came from the lake, since topics had deleted them
 RAN = "ran"  # the figure of a batch with the runner that ran it

@@ -40,8 +40,10 @@ def preload() -> None:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import crossline.runtime.spark.flow  # noqa: PLC0415
+    import crossline.runtime.stages.decision_writer  # noqa: PLC0415
     import crossline.runtime.workers.in_process_worker  # noqa: PLC0415
-    import crossline.runtime.workers.state_servers  # noqa: F401, PLC0415
+    import crossline.runtime.workers.state_servers  # noqa: PLC0415
+    import crossline.state.retraction.kernel  # noqa: F401, PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
     from crossline.runtime.machine.compile_progress import CompileProgress  # noqa: PLC0415
     from crossline.runtime.workers.kernel_warmup import warm  # noqa: PLC0415

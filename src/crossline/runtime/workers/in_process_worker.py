@@ -28,7 +28,8 @@ from crossline.runtime.sources.intake import Intake, StreamIntake
 from crossline.runtime.sources.messages import message_rows
 from crossline.runtime.sources.references import chunk_rows
 from crossline.runtime.stages.stages import in_one, stages_of
-from crossline.runtime.state_log.cache import Rows, ShardCache
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
 from crossline.runtime.workers.state_server import announced_folder, use_folder
 from crossline.runtime.workers.state_servers import StateServerJudge

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from crossline.basics.errors import StateError
-from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+from crossline.runtime.machine.processors import processors
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.stages.shard_judge import ShardJudge
-from crossline.runtime.state_log.cache import ShardCache, StageRows
+from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 from crossline.runtime.workers.state_server import StateServerFolder, state_server_folder
+
+if TYPE_CHECKING:
+    from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+    from crossline.runtime.state_log.cache import ShardCache
 
 TRIES = 3
 
@@ -71,11 +74,6 @@ def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch:
             rows, spent_ms = each.answer()
             watch.add(spent_ms)
             yield from rows
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(slots=True)

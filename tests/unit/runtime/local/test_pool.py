@@ -25,7 +25,7 @@ from crossline.runtime.local.pool import Dealt, Pool
 from crossline.runtime.local.worker import Worker
 from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
 from crossline.runtime.stages.stages import Stage, StageFunction
-from crossline.runtime.state_log.cache import Rows
+from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
 from e2e.ended import still_running
 

@@ -27,7 +27,8 @@ from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import StaticSnapshot
 from crossline.runtime.stages.rows import READ
 from crossline.runtime.stages.shard_judge import ShardJudge
-from crossline.runtime.state_log.cache import ShardCache, StageRows
+from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers.state_servers import judge_shards
 from e2e.killing import family

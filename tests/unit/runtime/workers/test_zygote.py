@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from crossline.basics.garbage import GC_THRESHOLDS
 from crossline.runtime.java.settings import SOCKET_VARIABLE
 from crossline.runtime.machine import zygote_client as module
 
@@ -74,7 +73,7 @@ def test_a_fork_has_the_arguments_the_environment_the_folder_and_the_streams(
         "this",
         str(tmp_path),
         process,
-        list(GC_THRESHOLDS),
+        [OBJECTS, 20, 100],
         True,
     ]
     assert done.stderr == "on stderr\n"

@@ -1,9 +1,8 @@
-"""What commands print for people: tables that fit their screen, and sentences."""
+"""What commands print for people: tables that fit their screen."""
 
 from __future__ import annotations
 
 import os
-import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -52,17 +51,6 @@ def fitted(text: str) -> str:
         wrapped = textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
         lines += wrapped or [""]
     return "\n".join(lines)
-
-
-def note(text: str) -> None:
-    """A sentence beside the results, to the standard error."""
-    sys.stderr.write(f"{text}\n")
-
-
-def write_lines(lines: Iterable[bytes]) -> None:
-    """JSON values for programs, one a line."""
-    for line in lines:
-        sys.stdout.write(f"{line.decode()}\n")
 
 
 def _cell(value: str | Text) -> Text:

@@ -1,0 +1,1 @@
+"""What commands print: tables for people, sentences beside them, and JSON lines for programs."""
