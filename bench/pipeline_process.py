@@ -17,9 +17,9 @@ from typing import Any
 import orjson
 import psutil
 
-from crossline.basics.garbage import collect_seldom
 from crossline.io.sinks.base import Delivery
 from crossline.observe.watch.run_watch import RunWatch as Pages
+from crossline.runtime.machine.garbage import collect_seldom
 from crossline.runtime.pipeline import pipeline
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
 from crossline.runtime.pipeline.pipeline import Pipeline

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from crossline.basics.garbage import OBJECTS_AT_START, collect_seldom
 from crossline.cli.exit_status import check_arguments, open_standard_streams, outcome
 from crossline.cli.help import LazyGroup, member_of
 from crossline.cli.logs import configure
 from crossline.cli.process import be_alone, close_to_others, do_without_pydantic_plugins, leave
+from crossline.runtime.machine.garbage import OBJECTS_AT_START, collect_seldom
 
 # One module per command, or a folder with the module ``command``; each has ``register(app)``. The texts here are those
 # of the commands.

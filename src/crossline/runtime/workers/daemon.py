@@ -12,7 +12,7 @@ import signal
 import sys
 from typing import Any
 
-from crossline.basics.garbage import collect_seldom
+from crossline.runtime.machine.garbage import collect_seldom
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 

@@ -14,6 +14,7 @@ import pytest
 
 from crossline.runtime.java.settings import SOCKET_VARIABLE
 from crossline.runtime.machine import zygote_client as module
+from crossline.runtime.machine.garbage import OBJECTS
 
 ATTACH = Path(module.__file__)
 PROBE = """
