@@ -21,6 +21,8 @@ from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
+from crossline.state.memory import layout as at
+from crossline.state.windows.memory_map import MemoryMap
 from e2e.project import by_id, figures, from_twin
 from e2e.snapshots import snapshot_of
 from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records, velocity
@@ -187,3 +189,22 @@ def test_another_number_of_shards_is_refused(tmp_path: Path, monkeypatch: pytest
     after = Workers(tmp_path, snapshot_of(SHORT, shards), monkeypatch)
     with pytest.raises(StateError, match=f"kept in 2 shards, found a query of {shards}; go on with shards=2"):
         after.batch(1, b"", [0] * shards)
+
+
+def test_a_table_is_filled_once_and_not_at_each_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state read from its log takes no longer with many segments; not foreseen, these would fill it ten times."""
+    workers = Workers(tmp_path, snapshot_of([velocity("pair", threshold=2, window="9h")], 1), monkeypatch)
+    log = records(2_000, seed=5)
+    for number in range(40):
+        workers.batch(number, lines(log[50 * number :][:50]), [0])
+    filled: list[int] = []
+    rebuild = MemoryMap.rebuild
+
+    def counted(self: MemoryMap, table: int, size: int, *, fill: bool) -> None:
+        filled.extend([size] * (table == at.ID_TABLE and fill))
+        rebuild(self, table, size, fill=fill)
+
+    monkeypatch.setattr(MemoryMap, "rebuild", counted)
+    workers.batch(40, lines(records(10, seed=6)), [1])
+    assert workers.read[-1] == 40
+    assert len(filled) <= 3, filled
