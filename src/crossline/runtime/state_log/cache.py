@@ -30,6 +30,7 @@ class _Cached:
     batch_id: int  # the last batch applied
     snapshot: PlanSnapshot | None = None  # by which that batch was judged here
     answer: StageRows | None = None  # and what came of it
+    ahead: bool = False  # read before a batch asked for it, and not judged since
 
 
 # One per process: (root, query, shard) -> state.
@@ -111,11 +112,23 @@ class ShardCache:
             cached.state.kept_from = _tidy(held.log, snapshot, cached.state, batch_id, depth)
         yield held
         if held.answer is not None:
-            cached.batch_id, cached.snapshot, cached.answer = batch_id, snapshot, held.answer
+            cached.batch_id, cached.snapshot, cached.answer, cached.ahead = batch_id, snapshot, held.answer, False
             _CACHE[key] = cached
             mine = [each for each in _CACHE if each[0] == key[0]]  # a past that is being read lets no shard go
             for each in mine[: max(0, len(mine) - self.held_max)]:
                 del _CACHE[each]
+
+    def read_ahead(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1) -> None:
+        """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged; one that is here stays.
+
+        What it is read by may be another plan snapshot than that of the batch: it catches up, as between batches.
+        """
+        key = (self._root(query_id, depth), query_id, shard)
+        if key not in _CACHE:
+            cached = self._new(snapshot, query_id, shard, batch_id, depth)
+            self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+            cached.batch_id, cached.ahead = batch_id - 1, True
+            _CACHE[key] = cached
 
     def _new(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int) -> _Cached:
         """A state of no batch, for judging ``batch_id`` once it has caught up."""
@@ -145,12 +158,21 @@ class ShardCache:
         return read, read_bytes
 
     def drop_unused(self, query_id: str, batch_id: int, depth: int = 1) -> None:
-        """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``."""
-        if not self.used_within:
-            return
-        root, oldest = self._root(query_id, depth), batch_id - self.used_within
-        for key in [key for key, each in _CACHE.items() if key[0] == root and each.batch_id < oldest]:
-            del _CACHE[key]
+        """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``.
+
+        And those that were read ahead, and that the batch before did not use here.
+        """
+        root, oldest = self._root(query_id, depth), batch_id - self.used_within if self.used_within else 0
+        for key in [key for key, each in _CACHE.items() if key[0] == root]:
+            last = _CACHE[key].batch_id
+            if last < oldest or (_CACHE[key].ahead and last < batch_id - 1):
+                del _CACHE[key]
+
+
+def forget_ahead() -> None:
+    """Drop what was read ahead and not asked for: it is judged elsewhere."""
+    for key in [key for key, each in _CACHE.items() if each.ahead]:
+        del _CACHE[key]
 
 
 def _check_shards(root: str, shards: int, batch_id: int) -> None:
