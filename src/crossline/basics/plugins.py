@@ -8,7 +8,6 @@ A package declares it in its pyproject.toml:
 
 from __future__ import annotations
 
-import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -56,7 +55,7 @@ def some_bring_any(path: tuple[str, ...]) -> bool:
     """
     for place in path:
         try:
-            names = [each.name for each in os.scandir(place or ".")]
+            names = [each.name for each in Path(place or ".").iterdir()]
         except NotADirectoryError:  # an archive
             return True
         except OSError:

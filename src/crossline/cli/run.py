@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from crossline.observe.telemetry import Telemetry
     from crossline.runtime.changes.stored_past import StoredPast
     from crossline.runtime.pipeline.pipeline import Pipeline
+    from crossline.runtime.snapshot.checkpoint import Checkpoint
     from crossline.runtime.work.totals import Totals
     from crossline.runtime.workers.companion_process import CompanionProcess
     from crossline.serve.api_process import ApiProcess
@@ -89,8 +90,8 @@ class _Wanted:
 def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: ProgressLine, wanted: _Wanted) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
-    watch = None
-    from crossline.runtime.pipeline.assemble import RunOptions, assemble, read_config, session_for
+    watch = held = None
+    from crossline.runtime.pipeline.assemble import RunOptions, assemble, hold_ahead, read_config, session_for
     from crossline.runtime.spark_internals.gateway import end_session, raise_if_java_ended
     from crossline.settings.config import in_folder
 
@@ -100,13 +101,11 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
         stopping.check()
         of_run(pipeline=config.name)
         watch = _watching(config)
+        held = hold_ahead(config, ahead)
         startup.step("Java and Spark")
         spark = session_for(config)
     except BaseException:
-        if watch is not None:
-            watch.close()
-        if ahead is not None:
-            kill_java(ahead)
+        _give_up(held, watch, ahead)
         raise
 
     beside = ExitStack()
@@ -121,7 +120,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
             allow_no_rules=wanted.allow_no_rules,
             stored_past=_stored_past(config),
         )
-        running = assemble(spark, config, options)
+        running = assemble(spark, config, options, held=held)
         if watch is not None:
             watch.follow(running)
         _start_beside(beside, pipeline, config, running, wanted)
@@ -146,6 +145,16 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
     if wanted.as_json:
         return orjson.dumps(summary_json(config, totals, startup.spent_ms)).decode()
     return summary_text(config, totals, startup.spent_ms)
+
+
+def _give_up(held: Checkpoint | None, watch: Telemetry | None, java: RunningJava | None) -> None:
+    """Let go of what a start had before there was a session."""
+    if held is not None:
+        held.release()
+    if watch is not None:
+        watch.close()
+    if java is not None:
+        kill_java(java)
 
 
 def _on_batch(startup: Startup, progress: ProgressLine, watch: Telemetry | None) -> Callable[[Delivery, Totals], None]:

@@ -12,6 +12,7 @@ from crossline.evaluate.shard import Bounds, ShardState, evict_before, store_of
 from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Delta
+from crossline.state.windows.record_store import RecordStore
 
 CROSSED = "crossed."
 
@@ -48,6 +49,13 @@ def apply_delta(
     state.emitted_to_ms = dict(meta.get("told_ms", {}))
     applied(state.contexts, plans, meta.get("contexts", {}))
     apply_backfill(plans, state, meta, arrays, bounds)
+
+
+def expect(state: ShardState, share: float) -> None:
+    """Stores are to become ``share`` times as large: what grows with their records is made that large at once."""
+    for store in state.stores.values():
+        if isinstance(store, RecordStore):
+            store.expect(int(store.records * share))
 
 
 def apply_backfill(

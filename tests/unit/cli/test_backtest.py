@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from crossline.backtest import in_process
 from crossline.basics.errors import PermanentError
 from crossline.cli.backtest import setting_of
 from crossline.cli.init import template_files
@@ -278,6 +279,7 @@ def test_a_file_that_is_gone_when_it_is_its_turn_is_an_error(
         Path("in/2026-01-05.jsonl").unlink()
 
     monkeypatch.setattr(Pool, "_start", start_and_remove)
+    monkeypatch.setattr(in_process, "ALONE_BYTES", 0)
     assert run() == 1
     assert "in/2026-01-05.jsonl" in capsys.readouterr().err
     assert not Path("alerts.jsonl").exists()

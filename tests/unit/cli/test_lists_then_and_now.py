@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from crossline.basics.errors import StateError, UsageError
-from crossline.cli import backtest
-from crossline.cli.rules import command as rules
+from crossline.cli.main import app
 from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.settings.config import in_folder, load_pipeline
 
@@ -60,9 +58,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str) -> Result:
-    app = typer.Typer()
-    backtest.register(app)
-    rules.register(app)
     return CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 

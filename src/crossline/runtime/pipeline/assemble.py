@@ -14,6 +14,7 @@ from crossline.basics.errors import UsageError
 from crossline.evaluate.shard import Bounds
 from crossline.generate.source import read_source
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
+from crossline.io.objects.location import is_uri
 from crossline.io.outbox.batch_spool import BatchSpool
 from crossline.io.outbox.folders import destination_of, folder_names
 from crossline.io.outbox.sink import OutboxSink, place_in, waiting_in
@@ -27,7 +28,7 @@ from crossline.rules.policy.policy import Deciding
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_feed import DirectoryFeed, FixedFeed
 from crossline.runtime.changes.stored_past import StoredPast
-from crossline.runtime.java.launch import is_on_this_machine
+from crossline.runtime.java.launch import RunningJava, is_on_this_machine
 from crossline.runtime.java.settings import DAEMON
 from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.feed_sink import FEED, FeedSink, InForce, SourceEnds
@@ -43,6 +44,7 @@ from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.session import build_session, wake_workers
 from crossline.runtime.state_log.reshard import settle
 from crossline.runtime.work.totals import Totals
+from crossline.runtime.workers.read_ahead import begin_reading
 from crossline.settings.config import PipelineConfig as Config
 from crossline.settings.config import deciding_of, rule_defaults
 from crossline.settings.fields import Settings
@@ -105,23 +107,50 @@ class FeaturePipeline:
     sink: Sink
 
 
-def assemble(
-    spark: SparkSession, config: Config, options: RunOptions | None = None, features: FeaturePipeline | None = None
-) -> Pipeline:
-    """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
-
-    It holds its checkpoint from here on, until it is stopped. ``features``: it does this alone. Raises StateError where
-    the checkpoint is another's, UsageError where it has other figures.
-    """
-    check_stores(config.streams, one_machine=is_on_this_machine(spark.sparkContext.master))
+def hold(config: Config) -> Checkpoint:
+    """The checkpoint of ``config``, held and whole. Raises StateError where another run has it."""
     held = claim_checkpoint(config.engine.checkpoint)
     try:
         if settle(held.folder):
             log.info("a reshard that was cut off is finished", checkpoint=str(held.folder))
+    except BaseException:
+        held.release()
+        raise
+    return held
+
+
+def hold_ahead(config: Config, java: RunningJava | None) -> Checkpoint | None:
+    """The same before there is a session, so that its states are read while ``java`` comes up.
+
+    None where nobody would read them; a checkpoint on a store is claimed later, which may take its time.
+    """
+    if java is None or java.zygote is None or is_uri(config.engine.checkpoint):
+        return None
+    held = hold(config)
+    begin_reading(java.folder.path / "zygote", str(held.folder), held.state_root, config.engine.master)
+    return held
+
+
+def assemble(
+    spark: SparkSession,
+    config: Config,
+    options: RunOptions | None = None,
+    features: FeaturePipeline | None = None,
+    held: Checkpoint | None = None,
+) -> Pipeline:
+    """The pipeline of ``config``, whose paths are absolute or relative to the working directory; not started.
+
+    It holds its checkpoint from here on, until it is stopped; ``held``: it is held already. ``features``: it does this
+    alone. Raises StateError where the checkpoint is another's, UsageError where it has other figures.
+    """
+    try:
+        check_stores(config.streams, one_machine=is_on_this_machine(spark.sparkContext.master))
+        held = held or hold(config)
         order = held.owned_by(config.name, [_mark(stream, source) for stream, source in config.sources.items()])
         return _assembled(spark, config, options or RunOptions(), held, order, features)
     except BaseException:
-        held.release()
+        if held is not None:
+            held.release()
         raise
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from crossline.basics.errors import StateError
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState
-from crossline.evaluate.state_log import apply_delta, encode_delta, expired
+from crossline.evaluate.state_log import apply_delta, encode_delta, expect, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.log_folders import begin_with_backfill, depth_folder
@@ -27,6 +27,7 @@ class _Cached:
     batch_id: int  # the last batch applied
     snapshot: PlanSnapshot | None = None  # by which that batch was judged here
     answer: StageRows | None = None  # and what came of it
+    ahead: bool = False  # read before a batch asked for it, and not judged since
 
 
 # One per process: (root, query, shard) -> state.
@@ -98,39 +99,77 @@ class ShardCache:
 
         A depth other than the first, which has states of its own, may begin with any batch.
         """
-        root = self._root(query_id, depth)
-        key = (root, query_id, shard)
-        log = StateLog(root, shard)
+        key = (self._root(query_id, depth), query_id, shard)
         cached = _CACHE.pop(key, None)
         if cached is None or cached.batch_id >= batch_id:
-            cached = _Cached(snapshot.new_state(), -1)
-            _check_shards(self._root(query_id, 1), snapshot.shards, batch_id)
-            if depth != 1 and self._begins(log, batch_id, ends=not depth):
-                cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
-        fill = partial(_fill, self._root(query_id, 1), depth, shard, snapshot, cached.state)
-        held = HeldShard(cached.state, log, batch_id)
-        for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
-            held.read, held.read_bytes = held.read + 1, held.read_bytes + sum(each.nbytes for each in arrays.values())
-            fill([item["state_store"] for item in meta["state_stores"]])
-            apply_delta(snapshot.kept_at(depth), cached.state, meta, arrays, snapshot.bounds)
-        fill([lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores])
+            cached = self._new(snapshot, query_id, shard, batch_id, depth)
+        held = HeldShard(cached.state, StateLog(key[0], shard), batch_id)
+        held.read, held.read_bytes = self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
         if batch_id % MERGE_EVERY == 0:
-            cached.state.kept_from = _tidy(log, snapshot, cached.state, batch_id, depth)
+            cached.state.kept_from = _tidy(held.log, snapshot, cached.state, batch_id, depth)
         yield held
         if held.answer is not None:
-            cached.batch_id, cached.snapshot, cached.answer = batch_id, snapshot, held.answer
+            cached.batch_id, cached.snapshot, cached.answer, cached.ahead = batch_id, snapshot, held.answer, False
             _CACHE[key] = cached
-            mine = [each for each in _CACHE if each[0] == root]  # a past that is being read lets no shard go
+            mine = [each for each in _CACHE if each[0] == key[0]]  # a past that is being read lets no shard go
             for each in mine[: max(0, len(mine) - self.held_max)]:
                 del _CACHE[each]
 
+    def read_ahead(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1) -> None:
+        """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged; one that is here stays.
+
+        What it is read by may be another plan snapshot than that of the batch: it catches up, as between batches.
+        """
+        key = (self._root(query_id, depth), query_id, shard)
+        if key not in _CACHE:
+            cached = self._new(snapshot, query_id, shard, batch_id, depth)
+            self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+            cached.batch_id, cached.ahead = batch_id - 1, True
+            _CACHE[key] = cached
+
+    def _new(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int) -> _Cached:
+        """A state of no batch, for judging ``batch_id`` once it has caught up."""
+        cached = _Cached(snapshot.new_state(), -1)
+        _check_shards(self._root(query_id, 1), snapshot.shards, batch_id)
+        log = StateLog(self._root(query_id, depth), shard)
+        if depth != 1 and self._begins(log, batch_id, ends=not depth):
+            cached.batch_id, cached.state.kept_from = batch_id - 1, batch_id
+        return cached
+
+    def _catch_up(
+        self, cached: _Cached, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int
+    ) -> tuple[int, int]:
+        """Bring ``cached`` to batch ``batch_id`` - 1; how many batches were read for it, and their bytes in memory."""
+        log = StateLog(self._root(query_id, depth), shard)
+        fill = partial(_fill, self._root(query_id, 1), depth, shard, snapshot, cached.state)
+        whole = sum(each.bytes for each in log.segments() if each.first < batch_id) if cached.batch_id < 0 else 0
+        read = read_bytes = foreseen = 0
+        for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
+            read, read_bytes = read + 1, read_bytes + sum(each.nbytes for each in arrays.values())
+            fill([item["state_store"] for item in meta["state_stores"]])
+            apply_delta(snapshot.kept_at(depth), cached.state, meta, arrays, snapshot.bounds)
+            if whole > read_bytes >= max(1, 2 * foreseen):
+                foreseen = read_bytes
+                expect(cached.state, whole / read_bytes)
+        fill([lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores])
+        return read, read_bytes
+
     def drop_unused(self, query_id: str, batch_id: int, depth: int = 1) -> None:
-        """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``."""
-        if not self.used_within:
-            return
-        root, oldest = self._root(query_id, depth), batch_id - self.used_within
-        for key in [key for key, each in _CACHE.items() if key[0] == root and each.batch_id < oldest]:
-            del _CACHE[key]
+        """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``.
+
+        And those that were read ahead, and that the batch before did not use here.
+        """
+        root, oldest = self._root(query_id, depth), batch_id - self.used_within if self.used_within else 0
+        for key in [key for key, each in _CACHE.items() if key[0] == root]:
+            last = _CACHE[key].batch_id
+            if last < oldest or (_CACHE[key].ahead and last < batch_id - 1):
+                del _CACHE[key]
+
+
+def forget_ahead() -> None:
+    """Drop what was read ahead and not asked for: it is judged elsewhere."""
+    for key in [key for key, each in _CACHE.items() if each.ahead]:
+        del _CACHE[key]
 
 
 def _check_shards(root: str, shards: int, batch_id: int) -> None:

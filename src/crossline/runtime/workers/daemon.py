@@ -42,6 +42,7 @@ def preload() -> None:
     import crossline.runtime.spark.flow  # noqa: PLC0415
     import crossline.runtime.stages.decision_writer  # noqa: PLC0415
     import crossline.runtime.workers.in_process_worker  # noqa: PLC0415
+    import crossline.runtime.workers.read_ahead  # noqa: PLC0415
     import crossline.runtime.workers.state_servers  # noqa: PLC0415
     import crossline.state.retraction.kernel  # noqa: F401, PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
@@ -58,7 +59,8 @@ def preload() -> None:
     warm()
 
 
-def _open_place() -> None:
+def open_place() -> None:
+    """Where state servers are; nothing of what is loaded by now is garbage."""
     from crossline.runtime.workers.state_server import open_state_server_folder  # noqa: PLC0415
 
     # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
@@ -95,7 +97,7 @@ def main() -> None:
     if sys.argv[1:] in ([], ["pyspark.worker"]):
         with watched_lifeline():  # its Java may go while it compiles
             preload()
-        _open_place()
+        open_place()
     _serve()
 
 

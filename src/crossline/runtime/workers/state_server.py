@@ -3,8 +3,8 @@
 Spark gives a task to whichever worker is free. A state that lived in workers would be in the wrong one half of the
 time, would be built twice, and would end with a worker that Spark lets go. A state server is forked for the first
 worker that asks for it (by the fork server; by that worker, where the fork server is gone), listens on a socket in a
-folder that only this user can enter, and ends when the daemon and all of its workers are gone: it holds the read end of
-a pipe whose write end only they have.
+folder that only this user can enter, and ends when the zygote, the daemon and all of its workers are gone: it holds the
+read end of a pipe whose write end only they have.
 
 It is a cache, no more: what it knows is in the log of segments, and one that died is forked again.
 """
@@ -32,9 +32,12 @@ from typing import NoReturn
 from crossline.basics.errors import CrosslineError
 from crossline.runtime.machine.process_title import set_process_title
 from crossline.runtime.stages.shard_judge import ShardJudge
+from crossline.runtime.state_log.cache import forget_ahead
+from crossline.runtime.state_log.read_ahead import ReadAhead
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import fork_server
 
+AHEAD_S_MAX = 60.0  # without a request; what was read ahead is let go then: it is asked for elsewhere
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one state server
 ANNOUNCEMENT = "state_servers"  # in the temporary folder: the folder in which they listen
@@ -109,7 +112,7 @@ class StateServerFolder:
             fork_server.open_fork_server(self.folder, lifeline, self._listening, live, _leave_files)
 
 
-# Set in the daemon, so that all workers that it forks know it; None where Spark runs without the daemon.
+# Set in the zygote or the daemon, so that all that they fork know it; None where Spark runs without the daemon.
 _place: StateServerFolder | None = None
 
 
@@ -119,8 +122,13 @@ def state_server_folder() -> StateServerFolder | None:
 
 
 def open_state_server_folder() -> None:
-    """In the daemon, before it forks: where its workers will find state servers."""
+    """In the zygote, or else in the daemon, before it forks: where workers will find state servers.
+
+    What comes of the zygote finds those that are there, whichever daemon ends and begins.
+    """
     global _place  # noqa: PLW0603 - what a fork inherits
+    if _place is not None:
+        return
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
     if len(os.fsencode(folder / "server-000")) <= ADDRESS_BYTES_MAX:
         _place = StateServerFolder(folder, os.pipe())
@@ -160,8 +168,13 @@ def _live(where: StateServerFolder, listening: socket.socket, lifeline: int) -> 
         _leave_files({listening.fileno(), lifeline})
         gc.freeze()
         threading.Thread(target=_await_end, args=(where.folder, lifeline), daemon=True).start()
+        listening.settimeout(AHEAD_S_MAX)
         while True:
-            client, _ = listening.accept()
+            try:
+                client, _ = listening.accept()
+            except TimeoutError:
+                forget_ahead()
+                continue
             # A worker that is gone needs no answer.
             with suppress(EOFError, OSError), Connection(client.detach()) as connection:
                 connection.send_bytes(_answer(connection))
@@ -198,11 +211,14 @@ def _await_end(folder: Path, lifeline: int) -> None:
 
 def _answer(connection: Connection) -> bytes:
     """Judge the request: (rows of each shard, milliseconds by step, None), or an error in the third place."""
-    work: ShardJudge
+    work: ShardJudge | ReadAhead
     work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
     given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in counts}
     watch = Stopwatch()
     try:
+        if isinstance(work, ReadAhead):
+            work.read()
+            return pickle.dumps(([], {}, None))
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
         work.drop_unused()
     except Exception as error:  # noqa: BLE001 - reported by the worker, as if it had happened there

@@ -8,7 +8,6 @@ environment, and a fork of this process goes on with them.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
@@ -26,7 +25,11 @@ from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 
 REQUEST_MAX = 4 << 20  # bytes of arguments and environment
-LOADED_MODULES = ("crossline.runtime.workers.daemon", "crossline.runtime.workers.in_process_worker")
+LOADED_MODULES = (
+    "crossline.runtime.workers.daemon",
+    "crossline.runtime.workers.in_process_worker",
+    "crossline.runtime.workers.read_ahead",
+)
 # This one may compile for minutes what a batch needs, and sees only afterwards that its client is gone.
 ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
 _LENGTH = 8
@@ -39,14 +42,13 @@ def serve(path: str) -> None:
     listening.bind(made)
     listening.listen(64)  # who comes while this process loads waits here
     os.rename(made, path)  # noqa: PTH104 - no client finds a socket that does not listen yet
-    from crossline.runtime.workers.daemon import preload  # noqa: PLC0415 - once clients can connect
+    from crossline.runtime.workers.daemon import open_place, preload  # noqa: PLC0415 - once clients can connect
 
     set_process_title("cl-zygote")
     with watched_lifeline():  # it may compile for minutes
         preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for children
-    gc.collect()
-    gc.freeze()
+    open_place()
     with selectors.DefaultSelector() as selector:
         selector.register(listening, selectors.EVENT_READ)
         selector.register(0, selectors.EVENT_READ)

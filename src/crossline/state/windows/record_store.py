@@ -56,6 +56,10 @@ class RecordStore:
         kept = batch if len(hits.retained) == len(batch) else take(batch, hits.retained)
         return Delta(kept, hits.sat, hits.emitted_line, hits.emitted_row)
 
+    def expect(self, records: int) -> None:
+        """So many records are about to be loaded: the table of their ids is filled once, and not at each load anew."""
+        self._memory.make_table(at.ID_TABLE, records)
+
     def due(self, clock_ms: int) -> DueHits | None:  # noqa: ARG002 - kernels with waiting records override it
         """Nothing."""
         return None

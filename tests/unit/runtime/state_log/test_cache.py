@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
+from crossline.state.memory import layout as at
+from crossline.state.windows.memory_map import MemoryMap
 from e2e.project import by_id, figures, from_twin
 from e2e.snapshots import snapshot_of
 from e2e.traffic import OF_RECORDS, STREAM, Record, expected, lines, records, velocity
@@ -187,3 +190,63 @@ def test_another_number_of_shards_is_refused(tmp_path: Path, monkeypatch: pytest
     after = Workers(tmp_path, snapshot_of(SHORT, shards), monkeypatch)
     with pytest.raises(StateError, match=f"kept in 2 shards, found a query of {shards}; go on with shards=2"):
         after.batch(1, b"", [0] * shards)
+
+
+def test_a_table_is_filled_once_and_not_at_each_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state read from its log takes no longer with many segments; not foreseen, these would fill it ten times."""
+    workers = Workers(tmp_path, snapshot_of([velocity("pair", threshold=2, window="9h")], 1), monkeypatch)
+    log = records(2_000, seed=5)
+    for number in range(40):
+        workers.batch(number, lines(log[50 * number :][:50]), [0])
+    filled: list[int] = []
+    rebuild = MemoryMap.rebuild
+
+    def counted(self: MemoryMap, table: int, size: int, *, fill: bool) -> None:
+        filled.extend([size] * (table == at.ID_TABLE and fill))
+        rebuild(self, table, size, fill=fill)
+
+    monkeypatch.setattr(MemoryMap, "rebuild", counted)
+    workers.batch(40, lines(records(10, seed=6)), [1])
+    assert workers.read[-1] == 40
+    assert len(filled) <= 3, filled
+
+
+def test_a_state_read_ahead_serves_the_next_batch_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any
+) -> None:
+    """Read ahead by worker 1, where worker 0 has judged on: it catches up; of a batch that is run again, it is anew."""
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    batches = batches_of(log, 0)
+    for number, data in enumerate(batches):
+        if number in {5, 9, 13}:
+            workers.forget(1)
+            monkeypatch.setattr(caching, "_CACHE", workers.memories[1])
+            for shard in range(SHARDS):
+                ahead = {5: number, 9: number - 2, 13: number + 1}[number]  # in time, behind, and beyond what there is
+                with suppress(StateError):
+                    workers.cache.read_ahead(workers.snapshot, "query", shard, ahead)
+        workers.batch(number, data, [int(number in {5, 9, 13})] * SHARDS)
+        if number in {5, 9, 13}:
+            assert workers.read[-SHARDS:] == [{5: 0, 9: 2, 13: 13}[number]] * SHARDS
+    assert workers.figures() == twin
+
+
+def test_what_was_read_ahead_and_is_not_asked_for_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
+) -> None:
+    """Shard 1 is judged by worker 0; worker 1 has read both, and keeps it for one batch, which may be under way."""
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    batches = batches_of(log, 0)
+    for number in range(3):
+        workers.batch(number, batches[number], [0, 0])
+    monkeypatch.setattr(caching, "_CACHE", workers.memories[1])
+    for shard in range(SHARDS):
+        workers.cache.read_ahead(workers.snapshot, "query", shard, 3)
+    for number, held in ((3, {0, 1}), (4, {0})):
+        workers.batch(number, batches[number], [1, 0])
+        monkeypatch.setattr(caching, "_CACHE", workers.memories[1])
+        workers.cache.drop_unused("query", number)
+        assert {shard for *_, shard in workers.memories[1]} == held
+    workers.cache.read_ahead(workers.snapshot, "query", 1, 5)
+    caching.forget_ahead()
+    assert {shard for *_, shard in workers.memories[1]} == {0}

@@ -98,7 +98,8 @@ def alerted(unit: str) -> list[set[str]]:
 
 def made() -> set[tuple[str, str, str]]:
     """Kernels that were loaded or compiled, with the kinds of their arguments."""
-    kernels = (each for each in gc.get_objects() if isinstance(each, Kernel))
+    # By its type: a weak reference to what is gone has no class of its own.
+    kernels = [each for each in gc.get_objects() if issubclass(type(each), Kernel)]
     return {
         (each.function.__module__, each.function.__qualname__, str(kinds))
         for each in kernels

@@ -2,11 +2,12 @@
 
 A request is the name of a file in the folder: pickled (judging, parts by shard, state servers). A worker is forked for
 it, which writes the pickled rows of each shard, or the error, into ``NAME.answer``; its pid stands on the output first,
-its exit status when it is done. ``NAME!`` does not wait for it.
+its exit status when it is done. ``NAME!`` does not wait for it. ``NAME?``: what is to be read ahead, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 
 from crossline.runtime.work.stopwatch import Stopwatch
-from crossline.runtime.workers import state_server, state_servers
+from crossline.runtime.workers import read_ahead, state_server, state_servers
 from crossline.runtime.workers.state_servers import judge_shards
 
 
@@ -28,6 +29,12 @@ def work(request: Path) -> None:
     spill_folder = request.with_suffix(".tmp")
     spill_folder.write_bytes(pickle.dumps(answer))
     spill_folder.replace(request.with_suffix(".answer"))
+
+
+def ask_ahead(request: Path) -> None:
+    given = json.loads(request.read_bytes())
+    read_ahead.processors = lambda: given["cores"]
+    read_ahead.ask(given)
 
 
 def say(what: object) -> None:
@@ -45,7 +52,7 @@ def main() -> None:
         name = line.strip()
         pid = os.fork()
         if pid == 0:
-            work(folder / name.rstrip("!"))
+            (ask_ahead if name.endswith("?") else work)(folder / name.rstrip("!?"))
             os._exit(0)
         say(pid)
         if not name.endswith("!"):

@@ -101,6 +101,16 @@ class Home:
         (self.root / name).write_bytes(pickle.dumps((work, parts, STATE_SERVERS)))
         return name
 
+    def read_ahead(self, batch: int) -> None:
+        """Have the states that ``batch`` needs read before it is there; returns when that is asked for."""
+        snapshot = self.root / "snapshot.json"
+        snapshot.write_bytes(self.snapshot.to_json())
+        where = {"snapshot": str(snapshot), "root": self.cache.root}
+        request = {**where, "query_id": "query", "batch_id": batch, "cores": STATE_SERVERS}
+        (self.root / "ahead").write_bytes(orjson.dumps(request))
+        self.ask("ahead?")
+        assert self._read_line() == "0"
+
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
 
@@ -261,3 +271,35 @@ def test_a_state_server_whose_shards_are_judged_elsewhere_lets_them_go(home: Hom
     answer = home.batch(6, b"")
     read = [orjson.loads(body)[0] for rows in answer for *_, kind, body in rows if kind == READ]
     assert read == [6], "what it had stood at batch 0, and had batches 1 to 5 to read"
+
+
+def read_of(answer: list[StageRows]) -> list[int]:
+    """Of each shard that had to be read: how many batches of its log."""
+    return [orjson.loads(body)[0] for rows in answer for *_, kind, body in rows if kind == READ]
+
+
+def test_what_was_read_ahead_is_not_read_by_the_batch(home: Home, log: list[Record], twin: Any) -> None:
+    for number, data in enumerate(batches_of(log)):
+        if number % 4 == 3:
+            for pid in home.state_servers():
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: not home.state_servers())
+            home.read_ahead(number)
+        read = read_of(home.batch(number, data))
+        assert read == [], f"batch {number} read {read}"
+    assert home.figures() == twin
+
+
+def test_a_log_that_cannot_be_read_ahead_fails_the_batch_alone(home: Home, log: list[Record]) -> None:
+    for number, data in enumerate(batches_of(log)[:4]):
+        home.batch(number, data)
+    for segment in (home.root / "state" / "shard-00001").glob("000000000001-*.seg"):
+        segment.unlink()
+    was = home.state_servers()
+    for pid in was:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not home.state_servers())
+    home.read_ahead(4)
+    with pytest.raises(StateError, match=r"shard-00001.*state of batch 1 is missing"):
+        home.batch(4, b"")
+    assert len(home.state_servers()) == STATE_SERVERS
