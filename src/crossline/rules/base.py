@@ -97,7 +97,7 @@ def check_raw_conditions(raw: Any) -> Any:
 class Rule(BaseModel):
     """One version of a rule, checked and frozen. Types add their fields and what they need of the plan."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     rule_id: RuleId = Field(description="Stable name: 1 to 64 characters out of `a-z 0-9 _ . -`.")
     version: int = Field(ge=1, lt=2**31, description="A new version replaces the older; one version has one body.")

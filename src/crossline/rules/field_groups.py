@@ -23,7 +23,7 @@ from crossline.rules.figure import group_findings, side_input_findings
 class PartFields(BaseModel):
     """Records that mean something to a rule, and the key that they have."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     conditions: Annotated[Any, BeforeValidator(check_raw_conditions)] = Field(
         None, description="Which records they are, besides the rule's `conditions`; none: all of them."

@@ -52,13 +52,13 @@ def _as_written(keys: tuple[str, ...] | dict[str, str]) -> list[str] | dict[str,
     return keys if isinstance(keys, dict) else list(keys)
 
 
-_NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Names, config=ConfigDict(defer_build=True))
+_NAMES: TypeAdapter[tuple[str, ...]] = TypeAdapter(Names)
 
 
 class _SharedFields(BaseModel):
     """How a shared figure is named."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     shared: RuleId | None = Field(
         None,
         alias="figure",

@@ -37,7 +37,7 @@ _ENVELOPE = ("kind", "figure_id", "version", "status", "source_topic", "descript
 class FigureTable(BaseModel):
     """Figures that are computed for every record of a stream."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     source_topic: str = Field(description="The stream for whose records they are computed.")
     figures: Annotated[dict[str, FigureFields], BeforeValidator(check_figures)] = Field(

@@ -17,7 +17,7 @@ from crossline.basics.times import DURATION_FORM, parse_duration_ms
 class Settings(BaseModel):
     """Settings that a person wrote: frozen, nothing coerced, no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     def findings(self) -> list[Finding]:
         """What is wrong with these settings as a whole; nothing unless a kind overrides it."""

@@ -14,7 +14,7 @@ Alert = Mapping[str, Any]
 class ExpectedHit(BaseModel):
     """An expected hit: its record, its rule, and other values of the alert, each optional."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     record: str = Field(min_length=1, description="Id of the record at which the rule fires.")
     rule: str | None = Field(default=None, min_length=1, description="Id of the rule; where there is one only, that.")

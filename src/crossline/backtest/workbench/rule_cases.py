@@ -34,7 +34,7 @@ LATEST_MS = 7_258_118_399_999
 class RuleCase(BaseModel):
     """A test case of a file: records in order, and the expected hits."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str = Field(min_length=1, description="What is tried.")
     stream: str | None = Field(default=None, description="The stream of the records; where there is one only, that.")
@@ -52,7 +52,7 @@ class RuleCase(BaseModel):
 
 
 class _CaseFile(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     cases: list[RuleCase] = Field(min_length=1, description="The cases.")
 

@@ -51,7 +51,7 @@ def _check_when(value: Any) -> Any:
 class FallbackBranch(BaseModel):
     """An item of `fallback`. With `when` and `conditions` both must hold; with neither it holds for every record."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     when: Annotated[str | None, BeforeValidator(_check_when)] = Field(
         default=None, description="A formula over the record's fields: `amount_cents > 50000`. No hits, no figures."

@@ -22,7 +22,7 @@ from crossline.rules.policy.words import RULES, check_when
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _check_when(value: Any) -> Any:

@@ -48,7 +48,7 @@ def _condition(value: Any) -> Any:
 class LineFields(BaseModel):
     """What the metric is held against."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     operator: Operator = Field(description="How the metric is compared with `value`.")
     value: Number = Field(description="The number that it is compared with.")
