@@ -13,6 +13,7 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import orjson
@@ -33,17 +34,16 @@ FLUSH_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Records as the client takes them: values one after the other with the end of each, and a key for each."""
+    """n records as the client takes them: values one after the other, where each begins and the last ends, and keys."""
 
     data: bytes
-    ends: list[int]
+    bounds: list[int]
     keys: list[bytes]
 
     def messages(self, low: int, high: int) -> list[dict[str, Any]]:
         """Records low to high."""
-        starts = [0, *self.ends[:-1]][low:high] if low == 0 else self.ends[low - 1 : high - 1]
-        cuts = zip(starts, self.ends[low:high], self.keys[low:high], strict=True)
-        return [{"value": self.data[start:end], "key": key} for start, end, key in cuts]
+        cuts = zip(pairwise(self.bounds[low : high + 1]), self.keys[low:high], strict=True)
+        return [{"value": self.data[start:end], "key": key} for (start, end), key in cuts]
 
 
 def made(workload: TxWorkload, first: int, count: int, value: Callable[[bytes], bytes] | None) -> list[Block]:
@@ -53,11 +53,9 @@ def made(workload: TxWorkload, first: int, count: int, value: Callable[[bytes], 
         table = workload.records(at, min(BLOCK, first + count - at))
         lines = json_lines(table).splitlines()
         values = lines if value is None else [value(line) for line in lines]
-        ends, end = [], 0
-        for each in values:
-            end += len(each)
-            ends.append(end)
-        blocks.append(Block(b"".join(values), ends, [account.encode() for account in table["account_id"].to_pylist()]))
+        bounds = [0, *accumulate(map(len, values))]
+        keys = [account.encode() for account in table["account_id"].to_pylist()]
+        blocks.append(Block(b"".join(values), bounds, keys))
     return blocks
 
 
@@ -65,7 +63,7 @@ def send(producer: Producer, topic: str, blocks: list[Block], rate: int, began_s
     """Send all when they are due; the seconds by which a record was sent late, at most."""
     behind_s, done, tick_s = 0.0, 0, MANY_TICK_S if rate >= MANY_PER_S else TICK_S
     for block in blocks:
-        low, count = 0, len(block.ends)
+        low, count = 0, len(block.keys)
         while low < count:
             now_s = time.time()
             high = min(count, int((now_s - began_s) * rate) + 1 - done)

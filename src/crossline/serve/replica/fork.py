@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from crossline.runtime.machine.garbage import collect_seldom
 from crossline.runtime.machine.process_title import set_process_title
 from crossline.serve.decisions.values import Basis
 from crossline.serve.fault_log import noted, with_fault
@@ -26,7 +27,7 @@ from crossline.serve.replica.setup import FollowerSetup
 
 NICE = 10  # how far dry runs stand back
 # It lives for a second or so: what it makes is counted, and seldom looked through.
-THRESHOLDS = 20_000, 20, 100
+OBJECTS = 20_000
 
 
 def live(setup: FollowerSetup, overlay: StateOverlay, bases: Bases, batch: int) -> NoReturn:
@@ -34,7 +35,7 @@ def live(setup: FollowerSetup, overlay: StateOverlay, bases: Bases, batch: int) 
     code = 1
     try:
         gc.freeze()  # what came with the fork is not this process' to destroy, nor to look through
-        gc.set_threshold(*THRESHOLDS)
+        collect_seldom(OBJECTS)
         gc.enable()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
