@@ -67,6 +67,24 @@ class FigureSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CommandWaits:
+    """How long requests wait for the command line, in seconds.
+
+    ``answer_s``: for any answer. ``read_back_s``: how long of that records are looked for in their source.
+    ``probe_s``: how long a list waits to learn whether it goes on in the lake.
+    """
+
+    answer_s: float = 60.0
+    read_back_s: float = 10.0
+    probe_s: float = 5.0
+
+    @property
+    def read_for(self) -> str:
+        """``read_back_s`` as a command takes it."""
+        return f"{self.read_back_s:g}s"
+
+
 @dataclass(frozen=True)
 class Dependencies:
     """What ``create_api`` is given.
@@ -76,6 +94,7 @@ class Dependencies:
     ``cases``, ``desk``: labels and cases, and what people do with cases, of one file. ``dead``: what was sent again of
     dead letters, and who sends. ``audit``: the file of the audit log. ``replicas``: how far behind each of them is.
     ``open_store``: opens the pipeline's store anew, in the thread that reads it. ``body_max``: most bytes of a request.
+    ``waits``: how long a request waits for what the command line does.
     """
 
     pipeline: Path
@@ -94,6 +113,7 @@ class Dependencies:
     open_store: Callable[[PipelineConfig], Store | None] = store_of
     body_max: int = BODY_MAX
     jobs_running_max: int = 2
+    waits: CommandWaits = CommandWaits()
 
     def store(self) -> Store:
         """The pipeline's store, to be closed by the caller. Raises ProblemError (409) where it has none."""

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import orjson
 from argon2 import PasswordHasher
+from tests.unit.serve.http.kit import PATIENT
 
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.serve.access.audit import AuditLog
@@ -200,7 +201,7 @@ def room(
     )
     audit = AuditLog(path / "audit", clock)
     given: Any = {"audit": audit.path, "now_ms": clock, "dead": dead, "decisions": decisions, **stores}
-    deps = Dependencies(folder / "pipeline.yaml", config, path, **given)
+    deps = Dependencies(folder / "pipeline.yaml", config, path, waits=PATIENT, **given)
     rest = create_api(deps)
     access = guarded(rest, settings)
     made = parts_of(deps, settings, AuditMiddleware(rest, audit), audit, access.charge, environment or {})

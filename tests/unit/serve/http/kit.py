@@ -28,10 +28,12 @@ from crossline.serve.app.store_reads import StoredCases
 from crossline.serve.cases.cases import Cases
 from crossline.serve.cases.service import CaseService
 from crossline.serve.http.api import create_api
-from crossline.serve.http.deps import Dependencies
+from crossline.serve.http.deps import CommandWaits, Dependencies
 from crossline.serve.http.events.source import EventsGoneError, LiveEvent
 from crossline.serve.http.events.stream import StreamLimits
 
+# Whatever else the machine does: nothing here says how quick it is.
+PATIENT = CommandWaits(answer_s=300.0, read_back_s=240.0, probe_s=300.0)
 NOW_MS = 1_767_604_500_000  # 2026-01-05T09:15:00Z, when the example is over
 POLICY = "schema_version: 1\nversion: 1\nbands: [{from: 50, decision: block}]\n"
 MORE = """
@@ -156,7 +158,7 @@ def dependencies(folder: Path, path: Path) -> Dependencies:
     config = read_pipeline_in_place(pipeline)
     desk = CaseService(Cases(path / "cases.db", clock_ms=lambda: NOW_MS), clock_ms=lambda: NOW_MS)
     stores: Any = {"cases": StoredCases(desk), "desk": desk, "events": FakeEvents()}
-    return Dependencies(pipeline, config, path, now_ms=lambda: NOW_MS, **stores)
+    return Dependencies(pipeline, config, path, now_ms=lambda: NOW_MS, waits=PATIENT, **stores)
 
 
 class Client:

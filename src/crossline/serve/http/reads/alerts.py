@@ -27,8 +27,6 @@ from crossline.serve.http.reads.history import LakePlace, LakeReads
 SEEN_MAX = 5_000  # alerts that one request looks at, where what is asked for has no index
 PIECE = 500
 CORRECTIONS_MAX = 1_000
-READ_FOR = "10s"
-WAIT_S = 60.0
 _ID = re.compile(r"[0-9a-fA-F-]{4,36}")
 
 Kind = Literal["alert", "correction", "shadow"]
@@ -108,7 +106,7 @@ def _record_route(routes: APIRouter, deps: Dependencies, lake: LakeReads) -> Non
         only_known(request)
         _check_id(alert_id)
         done = await lake.show(
-            ["alerts", "show", alert_id, "--pipeline", str(deps.pipeline), "--read-for", READ_FOR, "--json"],
+            ["alerts", "show", alert_id, "--pipeline", str(deps.pipeline), "--read-for", deps.waits.read_for, "--json"],
             not_found(f"alert {alert_id}"),
         )
         printed = orjson.loads(done.out.splitlines()[0])

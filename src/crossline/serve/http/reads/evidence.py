@@ -14,7 +14,7 @@ from crossline.serve.http.jobs import ENDED, Job, Jobs
 from crossline.serve.http.principals import Asking, needs
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.queries import json_answer, only_known
-from crossline.serve.http.reads.alerts import READ_FOR, WAIT_S, AlertId, alert_of
+from crossline.serve.http.reads.alerts import AlertId, alert_of
 from crossline.serve.http.reads.history import LakeReads
 
 ANSWER_WITHIN_S = 10.0
@@ -25,7 +25,7 @@ Money = Annotated[str | None, Query(max_length=200, description="The field that 
 def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs, lake: LakeReads) -> APIRouter:
     """The routes that judge an alert again."""
     routes = APIRouter(tags=["alerts"])
-    given = ["--pipeline", str(deps.pipeline), "--read-for", READ_FOR]
+    given = ["--pipeline", str(deps.pipeline), "--read-for", deps.waits.read_for]
 
     @routes.get(
         "/v1/alerts/{alert_id}/evidence",
@@ -37,7 +37,7 @@ def explained_routes(deps: Dependencies, commands: Commands, jobs: Jobs, lake: L
         only_known(request)
         whole = str((await alert_of(deps, lake, alert_id))["alert_id"])
         of = [] if money is None else ["--money", money]
-        done = await commands.run(["alerts", "evidence", whole, *given, *of, "--json"], WAIT_S)
+        done = await commands.run(["alerts", "evidence", whole, *given, *of, "--json"], deps.waits.answer_s)
         return json_answer(orjson.loads(done.out.splitlines()[0]))
 
     @routes.get(

@@ -33,8 +33,7 @@ from crossline.serve.http.problems import ProblemError, not_found
 
 NOT_READ = "the lake was not read"  # in what ``crossline alerts show`` says of a lake that fails
 LAKE = "lake"  # the first part of a cursor into it
-WAIT_S, KNOWN_S = 60.0, 600.0
-PROBE_S, RETRY_S = 5.0, 10.0  # how long a list waits to learn whether it goes on; when a failed answer is asked again
+KNOWN_S, RETRY_S = 600.0, 10.0  # when an answer is asked for again, and a failed one
 BEGIN_MS = -62_135_596_800_000  # the start of the year 1
 NO_END_MS = 253_402_300_799_999  # the end of the year 9999
 TIES_MAX = 100_000  # rows of a store at one instant
@@ -126,7 +125,7 @@ class LakeReads:
         made = await run_in_threadpool(self._made)
         if made:
             try:
-                found = bool((await self.page(what, [], LakePlace(end_ms), 1, PROBE_S)).rows)
+                found = bool((await self.page(what, [], LakePlace(end_ms), 1, self.deps.waits.probe_s)).rows)
             except RetryableError:
                 failed = True
         kept_s = KNOWN_S if made and not failed else RETRY_S
@@ -206,7 +205,7 @@ class LakeReads:
         Raises ``missing`` if there is no such alert, RetryableError if it may be in the lake, which cannot be read.
         """
         try:
-            return await self.commands.run(arguments, WAIT_S)
+            return await self.commands.run(arguments, self.deps.waits.answer_s)
         except ProblemError as error:
             if self.there and NOT_READ in error.detail and await run_in_threadpool(self._made):
                 log.warning("the lake cannot be read", error=error.detail)
@@ -216,7 +215,7 @@ class LakeReads:
             raise missing from None
 
     async def page(
-        self, what: What, given: Sequence[str], place: LakePlace, limit: int, wait_s: float = WAIT_S
+        self, what: What, given: Sequence[str], place: LakePlace, limit: int, wait_s: float | None = None
     ) -> LakePage:
         """Rows of ``crossline lake WHAT``, the latest first.
 
@@ -230,7 +229,7 @@ class LakeReads:
         until = ["--until", format_instant(place.end_ms)] if place.end_ms <= NO_END_MS else []
         asked = ["lake", what, "--pipeline", str(self.deps.pipeline), *given, *until, "--limit", str(most), "--json"]
         try:
-            done = await self.commands.run(asked, wait_s)
+            done = await self.commands.run(asked, self.deps.waits.answer_s if wait_s is None else wait_s)
         except (ProblemError, RuntimeError) as error:
             log.warning("the lake cannot be read", error=str(error))
             raise _unreadable() from error

@@ -25,8 +25,6 @@ from crossline.serve.http.writes.bodies import NewShare, NewStatus, RuleFile
 from crossline.settings.config import PipelineConfig
 from crossline.settings.sources import RulesTopic
 
-WAIT_S = 60.0
-
 
 def check_one_user(config: PipelineConfig) -> None:
     """Raise ProblemError (409) if a pipeline would not trust this process's statements of who published."""
@@ -87,11 +85,11 @@ async def approve(
     if isinstance(deps.config.rules, RulesTopic):
         asked = ["rules", "approve", rule_id, "--version", str(version)]
         if proof is None:
-            return rows_of(await commands.run([*asked, *of_topic(deps, who)], WAIT_S))[0]
+            return rows_of(await commands.run([*asked, *of_topic(deps, who)], deps.waits.answer_s))[0]
         with TemporaryDirectory(prefix="crossline-proof-") as folder:
             path = Path(folder) / "proof.json"
             path.write_bytes(orjson.dumps(dict(proof)))
-            done = await commands.run([*asked, "--proof", str(path), *of_topic(deps, who)], WAIT_S)
+            done = await commands.run([*asked, "--proof", str(path), *of_topic(deps, who)], deps.waits.answer_s)
         return rows_of(done)[0]
 
     def approved() -> Any:
@@ -137,7 +135,7 @@ def _folder(deps: Dependencies, who: str) -> RuleFolder:
 
 async def _set_there(deps: Dependencies, commands: Commands, who: str, act: Sequence[str], version: int | None) -> Any:
     which = [] if version is None else ["--version", str(version)]
-    return rows_of(await commands.run(["rules", *act, *which, *of_topic(deps, who)], WAIT_S))[0]
+    return rows_of(await commands.run(["rules", *act, *which, *of_topic(deps, who)], deps.waits.answer_s))[0]
 
 
 async def _sent(deps: Dependencies, commands: Commands, who: str, file: RuleFile) -> Sequence[Any]:
@@ -146,7 +144,7 @@ async def _sent(deps: Dependencies, commands: Commands, who: str, file: RuleFile
         path = Path(folder) / file.name
         path.write_bytes(file.text.encode())
         try:
-            done = await commands.run(["rules", "publish", str(path), *of_topic(deps, who)], WAIT_S)
+            done = await commands.run(["rules", "publish", str(path), *of_topic(deps, who)], deps.waits.answer_s)
         except ProblemError as error:
             detail = without_folder(error.detail, Path(folder))
             raise ProblemError(error.status, error.kind, detail, error.errors) from None

@@ -36,7 +36,6 @@ from crossline.serve.http.reads.alerts import instant
 from crossline.serve.http.reads.held_keys import HeldKey, all_held
 from crossline.serve.http.reads.rulebook import rulebook
 from crossline.serve.http.writes.bodies import Body
-from crossline.serve.http.writes.changes import WAIT_S
 from crossline.settings.sources import RulesTopic
 
 REASON_CHARS = 2_000
@@ -150,7 +149,7 @@ async def _release(
     if isinstance(deps.config.rules, RulesTopic):
         named = [part for name, value in key for part in ("--key", f"{name}={value}")]
         asked = ["rules", "release", rule_id, *named, "--reason", reason, "--as", who.name]
-        await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], WAIT_S)
+        await commands.run([*asked, "--pipeline", str(deps.pipeline), "--json"], deps.waits.answer_s)
     else:
         # In a folder the file's owner is who released it, which is this process: the reason names the caller.
         figures = Path(deps.config.figures) if deps.config.figures else None
@@ -163,7 +162,8 @@ async def _ask(deps: Dependencies, commands: Commands, wish: HoldWish | EndWish,
     """Ask for it as the command line does; ``held``, ``released``, or ``unchanged`` where it was asked for before."""
     if isinstance(deps.config.rules, RulesTopic):
         done = await commands.run(
-            [*_arguments(wish), "--as", who.name, "--pipeline", str(deps.pipeline), "--json"], WAIT_S
+            [*_arguments(wish), "--as", who.name, "--pipeline", str(deps.pipeline), "--json"],
+            deps.waits.answer_s,
         )
         fresh = orjson.loads(done.out).get("change") != "unchanged"
     else:
