@@ -165,8 +165,9 @@ def crossline(folder: Path, *, beside: int, trigger: str) -> Iterator[Running]:
 @contextmanager
 def sending(folder: Path, brokers: str, rate: int, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """Records of the workload into the topic, at their pace."""
-    arguments = (brokers, STREAM, str(rate), str(seconds + BESIDE_S))
-    with process("bench.topic_load", *arguments, log=folder / "beside.log") as load:
+    arguments = ["--rate", str(rate), "--records", str(int(rate * (seconds + BESIDE_S)))]
+    arguments += ["--disorder-ms", "0", "--raise-priority"]
+    with process("bench.load_ahead", brokers, STREAM, *arguments, log=folder / "beside.log") as load:
         yield load
 
 

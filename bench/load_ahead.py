@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Producer
 
+from bench.priority import raise_priority
 from crossline.generate.avro import AvroTarget, avro_schema
 from crossline.generate.kafka import SETTINGS
 from crossline.generate.text import json_lines
@@ -91,7 +92,10 @@ def main() -> None:
     parser.add_argument("--start", type=int, default=0, help="number of the first record")
     parser.add_argument("--disorder-ms", type=int, default=2_000)
     parser.add_argument("--registry", help="records are Avro, with a schema there")
+    parser.add_argument("--raise-priority", action="store_true", help="as if it ran on a machine of its own")
     options = parser.parse_args()
+    if options.raise_priority:
+        raise_priority()
     form = "json" if options.registry is None else "avro"
     begin_s = time.time() + options.records / MADE_PER_S[form] + 1.0
     base_ms = int((begin_s - options.start / options.rate) * 1e3) - options.disorder_ms
