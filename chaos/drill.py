@@ -44,7 +44,9 @@ class Plan:
 
     ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
     ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``. ``asks_per_s``: of the
-    API, where it is a part; ``receipts``: of each way to answer, so many are judged again.
+    API, where it is a part; ``asks_open_max``: none is about a new payment while so many have no answer, since on a
+    machine that does much else an open loop and its retries can be more than is ever answered; ``receipts``: of each
+    way to answer, so many are judged again.
     """
 
     seed: int
@@ -56,6 +58,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings)
     of_peak: float | None = None
     asks_per_s: float = ASKS_PER_S
+    asks_open_max: int = sys.maxsize
     receipts: int = RECEIPTS
 
 
@@ -177,7 +180,9 @@ def _api_of(plan: Plan, root: Path, pipeline: Path, services: Services, accounts
         return None
     write_keys(root)
     proxy = services.proxies["api"]
-    return Api.of(root, pipeline, (proxy.target, proxy.port), plan.seed, accounts, plan.asks_per_s)
+    api = Api.of(root, pipeline, (proxy.target, proxy.port), plan.seed, accounts)
+    api.per_s, api.open_max = plan.asks_per_s, plan.asks_open_max
+    return api
 
 
 def _memory_mb() -> float:

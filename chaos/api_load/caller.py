@@ -64,12 +64,16 @@ class Noting(httpx.AsyncBaseTransport):
 
 @dataclass(slots=True)
 class Asker:
-    """Asks until it is stopped. ``clock``: by how much event times are off, until when (monotonic)."""
+    """Asks until it is stopped. ``clock``: by how much event times are off, until when (monotonic).
+
+    ``open_max``: while so many payments have no answer, it asks about no new one.
+    """
 
     clients: Sequence[AsyncClient]
     notes: Notes
     draw: random.Random
     accounts: int
+    open_max: int = sys.maxsize
     pace: Pace = field(default_factory=Pace)
     clock: tuple[int, float] = (0, 0.0)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -91,7 +95,8 @@ class Asker:
                     pass
                 else:
                     break
-            self._begin(self._life())
+            if len(self._open) < self.open_max:
+                self._begin(self._life())
         await self._to_the_end()
         beating.cancel()
 
@@ -194,7 +199,7 @@ async def ask(settings: dict[str, Any]) -> None:
             AsyncClient(settings["url"], fallback="review", options={"transport": Noting()}) for _ in range(CLIENTS)
         ]
         clients = [await stack.enter_async_context(each) for each in made]
-        asker = Asker(clients, notes, random.Random(settings["seed"]), settings["accounts"])
+        asker = Asker(clients, notes, random.Random(settings["seed"]), settings["accounts"], settings["open_max"])
         obeying = asyncio.create_task(_obey(asker))
         await asker.run(settings["per_s"])
         obeying.cancel()

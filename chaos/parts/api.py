@@ -33,7 +33,10 @@ REVISED_S = 5.0  # between the last batch and the revisions of answers that it h
 
 @dataclass(slots=True)
 class Api:
-    """``served``: the server, at ``url``; ``through``: the address for callers, behind the proxy."""
+    """``served``: the server, at ``url``; ``through``: the address for callers, behind the proxy.
+
+    ``per_s``, ``open_max``: see ``Plan``.
+    """
 
     served: Supervised
     url: str
@@ -41,16 +44,15 @@ class Api:
     seed: int
     accounts: int
     per_s: float = ASKS_PER_S
+    open_max: int = sys.maxsize
     wrong: list[str] = field(default_factory=list)
     _asker: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def of(
-        cls, root: Path, pipeline: Path, ports: tuple[int, int], seed: int, accounts: int, per_s: float = ASKS_PER_S
-    ) -> Api:
+    def of(cls, root: Path, pipeline: Path, ports: tuple[int, int], seed: int, accounts: int) -> Api:
         """That of the pipeline in ``root``. ``ports``: its own, and the proxy's."""
         served = Supervised(root, pipeline, command="serve", log="serve.log")
-        return cls(served, f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}", seed, accounts, per_s)
+        return cls(served, f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}", seed, accounts)
 
     @property
     def notes(self) -> Path:
@@ -69,7 +71,7 @@ class Api:
     def ask(self) -> None:
         """Start the client."""
         settings = {"url": self.through, "notes": str(self.notes), "seed": self.seed}
-        settings |= {"accounts": self.accounts, "per_s": self.per_s}
+        settings |= {"accounts": self.accounts, "per_s": self.per_s, "open_max": self.open_max}
         with (self.served.root / CALLER_LOG).open("ab") as log:
             self._asker = subprocess.Popen(
                 [sys.executable, "-m", "chaos.api_load.caller", json.dumps(settings)],

@@ -30,7 +30,7 @@ FAULT_KINDS = [
 def test_a_short_drill(kafka_broker: LocalBroker, redis_server: LocalRedis, tmp_path: Path) -> None:
     """It ends with a driver that is killed under load, and started again."""
     faults = [Fault(number, kinds, 1.0, 0.1, hurried=False) for number, kinds in enumerate(FAULT_KINDS, 1)]
-    plan = Plan(SEED, 150, faults, warm_s=0.0, ends_killed=True, asks_per_s=10.0, receipts=1)
+    plan = Plan(SEED, 150, faults, warm_s=0.0, ends_killed=True, asks_per_s=10.0, asks_open_max=40, receipts=1)
     with serving(kafka_broker, redis_server, **WITHOUT) as services:
         outcome = drill(plan, tmp_path, services)
     assert [each.fault.name for each in outcome.passed if not each.met] == []

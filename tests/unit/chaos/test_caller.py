@@ -16,6 +16,7 @@ from chaos.api_load.request_log import Ask, Notes, asked_id, read_notes
 from crossline.client import ConflictError, Decision
 
 RECORDS = 300
+OPEN_MAX = 5
 
 
 class Api:
@@ -76,3 +77,42 @@ def test_every_record_is_asked_about_until_it_is_answered(asks: list[Ask]) -> No
 def test_another_body_is_refused_and_noted_so(asks: list[Ask]) -> None:
     others = [ask.answer for ask in asks if ask.why == "other" and ask.answer is not None]
     assert {(each.answered, each.problem.startswith("409 ")) for each in others} == {("refused", True)}
+
+
+class SilentApi(Api):
+    """Answers nobody until it is told to; counts who waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.waiting = self.waiting_most = 0
+        self.many = asyncio.Event()
+
+    async def decide(self, stream: str, record: dict[str, Any], *, mode: str, timeout: float) -> Decision:  # noqa: ASYNC109 - as the client's
+        self.waiting += 1
+        self.waiting_most = max(self.waiting, self.waiting_most)
+        if self.waiting >= OPEN_MAX:
+            self.many.set()
+        await self.open.wait()
+        self.waiting -= 1
+        return await super().decide(stream, record, mode=mode, timeout=timeout)
+
+
+def test_no_new_payment_is_asked_about_while_so_many_have_no_answer(tmp_path: Path) -> None:
+    async def ask() -> SilentApi:
+        api = SilentApi()
+        with Notes(tmp_path / "asks") as notes:
+            asker = Asker([api], notes, random.Random(7), 10, OPEN_MAX)  # type: ignore[list-item]
+            running = asyncio.create_task(asker.run(5_000.0))
+            await api.many.wait()
+            for _ in range(100):  # the loop is due to ask hundreds of times
+                await asyncio.sleep(0.001)
+            asker.stopping.set()
+            api.open.set()
+            await running
+        return api
+
+    api = asyncio.run(ask())
+    # One that is sent twice at once is one payment.
+    assert OPEN_MAX <= api.waiting_most <= 2 * OPEN_MAX
+    assert all(ask.answer is not None for ask in read_notes(tmp_path / "asks"))
