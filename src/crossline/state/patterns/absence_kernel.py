@@ -15,7 +15,7 @@ from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.addresses import after, before, bits_at, clock
 from crossline.state.memory.fields import address, get, load, put
-from crossline.state.records.lists import link
+from crossline.state.records.lists import link_far
 from crossline.state.windows.kernel import take_in
 from crossline.state.windows.prefetch import find_keys, look_ahead
 
@@ -30,7 +30,7 @@ def meet_rows(h: int) -> None:
         i = take_in(h, row, get(h, at.INGEST_MS, row) - get(h, at.DUPLICATE_MS))
         if i < 0:
             continue
-        link(h, get(h, at.SLOT, i), i)
+        link_far(h, get(h, at.SLOT, i), i)
         put(h, at.REACHED, i, get(h, at.ROW_REACHED, row))
         for a in range(absences):
             _meet(h, i, a, address(h, at.ROW_FILTERS) + width * row)

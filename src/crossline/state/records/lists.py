@@ -33,6 +33,7 @@ from crossline.state.memory.layout import (
     CHAIN_MAX,
     CHAINS,
     COLUMN_FLOAT,
+    FIRST_RECORD,
     HEAD,
     LINK_COL,
     LINK_FILTER,
@@ -43,11 +44,16 @@ from crossline.state.memory.layout import (
     N_WALKED,
     SAME_AFTER,
     SAME_BEFORE,
+    SLOT,
     TAIL,
     TAIL_OF,
     UP,
 )
 from crossline.state.records.hash_tables import LOW, find_value, put_value, value_hash
+
+NEAR = 16  # steps back in a list before its records are looked for by their numbers
+STEP_NUMBERS = 32  # a step in a list takes as long as so many records side by side: it waits for memory
+SIDE_BY_SIDE = 3  # further records that say how far the clock was
 
 
 @jit
@@ -62,28 +68,113 @@ def follow(h: int, keyed: int, prev: int, i: int) -> None:
 @inlined
 def link(h: int, slot: int, i: int) -> Any:
     """Put record ``i``, the newest, into its key's list. Whether it became the last there."""
-    keyed, row = slot_row(h, slot), row_of(h, i)
-    now, last = clock(h, i), load(keyed, TAIL)
-    if last < 0:
-        put(h, N_VACANT, get(h, N_VACANT) - 1)
-    if last < 0 or clock(h, last) <= now:
-        store(row, BEFORE, last)
-        store(row, AFTER, -1)
-        store(keyed, TAIL, i)
-        follow(h, keyed, last, i)
+    if _link_last(h, slot, i):
         return True
-    nxt, walked = last, 1
+    now, nxt, walked = clock(h, i), get(h, TAIL, slot), 1
     prev = before(h, nxt)
     while prev >= 0 and clock(h, prev) > now:
         nxt = prev
         prev = before(h, prev)
         walked += 1
     put(h, N_WALKED, get(h, N_WALKED) + walked)
+    _link_before(h, slot, i, nxt)
+    return False
+
+
+@inlined
+def link_far(h: int, slot: int, i: int) -> None:
+    """As ``link``, for kernels that walk over no records between a late one and the last."""
+    if not _link_last(h, slot, i):
+        _link_before(h, slot, i, _later(h, slot, i))
+
+
+@inlined
+def _link_last(h: int, slot: int, i: int) -> Any:
+    """Put record ``i`` at the end of its key's list, if it belongs there. Whether it does."""
+    keyed, row = slot_row(h, slot), row_of(h, i)
+    last = load(keyed, TAIL)
+    if last < 0:
+        put(h, N_VACANT, get(h, N_VACANT) - 1)
+    elif clock(h, last) > clock(h, i):
+        return False
+    store(row, BEFORE, last)
+    store(row, AFTER, -1)
+    store(keyed, TAIL, i)
+    follow(h, keyed, last, i)
+    return True
+
+
+@jit
+def _link_before(h: int, slot: int, i: int, nxt: int) -> None:
+    """Put record ``i`` before ``nxt`` in its key's list."""
+    row, prev = row_of(h, i), before(h, nxt)
     store(row, BEFORE, prev)
     store(row, AFTER, nxt)
     put(h, BEFORE, nxt, i)
-    follow(h, keyed, prev, i)
-    return False
+    follow(h, slot_row(h, slot), prev, i)
+
+
+@jit
+def _later(h: int, slot: int, i: int) -> Any:
+    """The record of the key that record ``i``, which is not its last, comes right before.
+
+    A key with many records has one near any number, and one with few has a short list. So it is looked for in both, by
+    turns, each twice as far as before.
+    """
+    now, nxt, steps = clock(h, i), get(h, TAIL, slot), NEAR
+    first, number = get(h, FIRST_RECORD), -1
+    while True:
+        for _ in range(steps):
+            prev = before(h, nxt)
+            if prev < 0 or clock(h, prev) <= now:
+                return nxt
+            nxt = prev
+        if number < 0:
+            number = _number_at(h, i, now)
+        end = max(number - STEP_NUMBERS * steps, first - 1)
+        while number > end:
+            if get(h, SLOT, number) == slot:
+                return _later_from(h, number, now)
+            number -= 1
+        number, steps = max(number, first), 2 * steps
+
+
+@jit
+def _later_from(h: int, r: int, now: int) -> Any:
+    """The first record of a list with a clock after ``now``, on either side of record ``r``; there is one."""
+    while clock(h, r) <= now:
+        r = after(h, r)
+    prev = before(h, r)
+    while prev >= 0 and clock(h, prev) > now:
+        r = prev
+        prev = before(h, r)
+    return r
+
+
+@jit
+def _number_at(h: int, i: int, now: int) -> Any:
+    """The number of a record, of any key, that came before record ``i`` and about when the clock stood at ``now``."""
+    low, high, step = get(h, FIRST_RECORD), i - 1, NEAR
+    while high - step > low and _reached(h, high - step) > now:
+        high -= step
+        step *= 2
+    low = max(low, high - step)
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if _reached(h, middle) > now:
+            high = middle - 1
+        else:
+            low = middle
+    return low
+
+
+@jit
+def _reached(h: int, r: int) -> Any:
+    """The greatest clock of record ``r`` and some before it, so that a late one among them misleads no search."""
+    reached = clock(h, r)
+    for k in range(max(r - SIDE_BY_SIDE, get(h, FIRST_RECORD)), r):
+        reached = max(reached, clock(h, k))
+    return reached
 
 
 @jit

@@ -32,8 +32,8 @@ def run(build: dict[str, str], *names: str) -> None:
 @pytest.mark.timeout(900)  # compiled once, like the plain build
 def test_the_kernel_stays_within_its_memory() -> None:
     """Property tests, growth and compaction, with every load and store looked up."""
-    run(CHECKED, "test_random.py", "test_volume.py", "test_worked.py")
+    run(CHECKED, "test_random.py", "test_volume.py", "test_worked.py", "test_far_absences.py")
 
 
 def test_in_python_it_answers_the_same() -> None:
-    run(PYTHON, "test_in_order.py")
+    run(PYTHON, "test_in_order.py", "test_far_absences.py")
