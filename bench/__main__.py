@@ -9,7 +9,10 @@ import sys
 from crossline.runtime.java.child_processes import end_with_parent
 
 # In this order; each is a program of its own: python -m bench.NAME --help.
-SMALL = ("kernel", "panes", "patterns", "retraction", "decode", "memory", "floor", "checkpoint", "sizing", "startup")
+SMALL = (
+    *("kernel", "panes", "patterns", "retraction", "decode", "costs"),
+    *("memory", "floor", "checkpoint", "sizing", "startup"),
+)
 LARGE = (
     *("throughput", "backtest", "keys", "recovery", "latency", "decisions", "isolation", "sinks", "equality"),
     *("postgres", "soak"),
