@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-import crossline.state.memory.compiled_fields  # noqa: F401 - declares them to numba
+import crossline.basics.kernels.compiling
+import crossline.state.memory.compiled_fields  # noqa: F401 - both declare what they compile to numba
 from crossline.state.memory.access import jit
 from crossline.state.memory.bounds_check import Piece, watching
 from crossline.state.memory.declarations import F64, I32, I64, U8, Item, Table

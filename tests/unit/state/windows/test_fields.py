@@ -9,7 +9,8 @@ import pytest
 from numba import njit
 from numba.core.errors import TypingError
 
-import crossline.state.memory.compiled_fields  # noqa: F401 - declares them to numba
+import crossline.basics.kernels.compiling
+import crossline.state.memory.compiled_fields  # noqa: F401 - both declare what they compile to numba
 from crossline.state.memory.access import BUILD
 from crossline.state.memory.declarations import F64, I32, I64, U8, U32, Item, Row, Table
 from crossline.state.memory.fields import address, get, load, put, store
