@@ -119,17 +119,17 @@ def test_a_storm_is_judged_once() -> None:
         | {"_ingest_ms": START_MS + 100 * number, "_event_ms": START_MS + 100 * number - 700 * (number % 10 == 9)}
         for number in range(300)
     ]
-    shape, found = Shape(1, [(0, 100), (100, 200), (200, 300)], []), list[bool]()
-    known = ConstantVerdicts.hits
+    shape, found = Shape(1, [(0, 100), (100, 200), (200, 300)], []), list[int | None]()
+    known = ConstantVerdicts.judged
 
-    def hits(*given: Any) -> Any:
-        made_once = known(*given)
-        found.append(made_once is not None)
+    def judged(*given: Any, **named: Any) -> Any:
+        made_once = known(*given, **named)
+        found.append(None if made_once is None else len(made_once.runs))
         return made_once
 
-    with mock.patch.object(ConstantVerdicts, "hits", hits):
+    with mock.patch.object(ConstantVerdicts, "judged", judged):
         once = outcome([count, formula], made, shape, 4)
-    assert found == [False, True, True]  # in the first batch the count crosses its threshold
+    assert found == [1, 0, 0]  # in the first batch the count crosses its threshold
     assert once == outcome([count, formula], made, shape, sys.maxsize)
     assert [alert["record_id"] for alert in once[0] if alert["corrects"] is None] == [
         "t4",

@@ -12,6 +12,7 @@ from crossline.basics.bits import set_bits
 from crossline.basics.values import I64
 from crossline.plan.spaces import KeySpacePlan, WindowSpec
 from crossline.state.batch import Cause, Delta, EarlierHits, Hits, KeyedBatch, LateContextHit, ReplayedRows
+from crossline.state.retraction.constant_verdicts import KeyVerdicts
 from crossline.state.retraction.replays import Replay
 from crossline.state.retraction.table import Table
 from crossline.state.windows.emission.columns import Lines
@@ -39,7 +40,8 @@ class Piece:
 
     ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``ReplayedRows``.
     ``repeats``: the first replay is the last one of the piece before, of the same key. Its hits are emitted already.
-    ``hits``: what the rows' verdicts are, where that is known without judging them.
+    ``hits``: what the rows' verdicts are, where that is known without judging them. ``moving``: lines that they do not
+    speak of.
     """
 
     before: I64
@@ -51,6 +53,7 @@ class Piece:
     causes: Sequence[Cause | None]
     repeats: bool = False
     hits: Hits | None = None
+    moving: KeyVerdicts | None = None
 
     @staticmethod
     def of(replays: Sequence[Sequence[Replay]], *, repeats: bool = False, ended: bool = True) -> Piece:

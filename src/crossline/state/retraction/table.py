@@ -92,6 +92,10 @@ class Table:
         """The id of a row."""
         return self._ids.at(row).decode()
 
+    def ids_of(self, rows: I64) -> tuple[U8, I64]:
+        """The ids of ``rows``, laid end to end, and their offsets."""
+        return self._ids.take(rows)
+
     def cause_of(self, row: int) -> Cause:
         """A row as a cause."""
         numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
@@ -217,7 +221,7 @@ class Table:
                 texts[number] = column.take(rows)
             else:
                 values.append(column.rows[rows])
-        id_bytes, id_offsets = self._ids.take(rows)
+        id_bytes, id_offsets = self.ids_of(rows)
         return KeyedBatch(
             clock_ms=self.number("clock_ms")[rows],
             ingest_ms=self.number("ingest_ms")[rows],
@@ -293,7 +297,7 @@ class Table:
         batch = self.batch(rows)
         more = {**self._emitted_bits(rows, "own"), **self._emitted_bits(changed, "changed")}
         key_bytes, key_offsets = self._keys_of(changed)
-        id_bytes, id_offsets = self._ids.take(changed)
+        id_bytes, id_offsets = self.ids_of(changed)
         more |= {"changed_key_bytes": key_bytes, "changed_key_offsets": key_offsets}
         more |= {"changed_id_bytes": id_bytes, "changed_id_offsets": id_offsets}
         more["changed_clock_ms"] = self.number("clock_ms")[changed]
