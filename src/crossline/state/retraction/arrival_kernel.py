@@ -252,6 +252,11 @@ def compiled() -> Any:
     return kernel.of(*kinds)
 
 
+def warm() -> None:
+    """Compile it, or load it."""
+    compiled()
+
+
 def new_progress(held: int, top: int) -> Any:
     """Before anything comes: ``held`` rows are there, the last at the place ``top``, -1: none."""
     progress = np.zeros(PROGRESS_FIELDS, np.int64)

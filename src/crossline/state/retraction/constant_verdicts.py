@@ -137,13 +137,13 @@ class ConstantVerdicts:
         self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals
     ) -> tuple[KeyRows, tuple[RowFeatures, ...]]:
         """The rows of the key, and of each line the figures of those that it judges, as they came."""
-        store, key = make(self._probe), (np.zeros(1, np.uint8), np.arange(2, dtype=np.int64))
+        store, held = make(self._probe), len(arrivals.before)
         store.duplicate_ms, store.in_order = -ANY_AGE, False
-        before = table.batch(arrivals.before, key, np.zeros(len(arrivals.before), np.int32))
-        if len(before):
+        before = table.bare_batch(arrivals.before, 0, facts=False)
+        if held:
             none = np.zeros(0, np.int32)
-            store.load(Delta(before, np.zeros((len(before), 0), np.uint8), none, none), ())
-        came = table.batch(arrivals.came, key, np.zeros(len(arrivals.came), np.int32))
+            store.load(Delta(before, np.zeros((held, 0), np.uint8), none, none), ())
+        came = table.bare_batch(arrivals.came, held, facts=True)
         return KeyRows(table, arrivals, before, came), store.judge(came).features
 
     def _bounds(self, number: int, batch: KeyedBatch, features: RowFeatures, more: I64, held: int) -> dict[str, Bounds]:

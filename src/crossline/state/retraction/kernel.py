@@ -14,10 +14,11 @@ from crossline.plan.pattern_spaces import PatternSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts, KeyVerdicts
+from crossline.state.retraction.delta_arrays import facts_in, places_in
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
 from crossline.state.retraction.replays import Replay, arrivals_of, replays_of
-from crossline.state.retraction.table import BITS, Table, facts_in, places_in
+from crossline.state.retraction.table import BITS, Table
 from crossline.state.retraction.verdict_changes import changes_of, settle
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
 from crossline.state.windows.point_query import loaded, numbered

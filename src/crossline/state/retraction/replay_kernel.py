@@ -144,7 +144,7 @@ def _judged(table: Table, plan: Any, make: Callable[[Any], Inner], piece: Piece)
     store, lines = make(plan), table.lines
     store.duplicate_ms = -ANY_AGE  # of two rows with one id neither is a duplicate
     if len(piece.before):
-        before = table.batch(piece.before, keys, piece.before_of)
+        before = table.batch(piece.before, keys, piece.before_of, judged=False)
         emitted_row, emitted_line = np.nonzero(_unpacked(table.bits("emitted")[piece.before], lines))
         sat = table.bits("sat")[piece.before]
         store.load(Delta(before, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)
