@@ -1,9 +1,10 @@
-"""The cost of a record under ``late_policy: reevaluate``, of one key that gets very many, of which one in ten is late.
+"""The cost of a record under ``late_policy: reevaluate``, of one key that gets very many, some of them late.
 
-``python -m bench.retraction [--only NAME ...] [--batches N]``. Records of one key, 1,000 a second, one in ten up to 2 s
-late, through decoding, routing and one shard. Only the judging of the shard is timed, in processor seconds of this
-process, and only once the window is full. Beside each case stand the same rules under ``evaluate``. ``--profile``
-prints where the time goes.
+``python -m bench.retraction [--only NAME ...] [--batches N] [--late SHARE ...] [--decides]``. Records of one key, 1,000
+a second, one in ten (or ``--late``) up to 2 s late, through decoding, routing and one shard. Only the judging of the
+shard is timed, in processor seconds of this process, and only once the window is full. Beside each case stand the same
+rules under ``evaluate``. ``--decides``: as for a policy, which is told where rules hold. ``--profile`` prints where the
+time goes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pstats
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 
 START_MS, RATE, LATE_MS = 1_700_000_000_000, 1_000, 2_000
+KINDS = ("card", "cash", "web", "transfer", "wallet")
 STREAM = {
     "schema_version": 1,
     "streams": {
@@ -45,6 +48,7 @@ STREAM = {
                 "payment_id": "string",
                 "account": "string",
                 "merchant": "string",
+                "kind": "string",
                 "amount": "integer",
                 "at": "integer",
                 "received_at": "integer",
@@ -69,6 +73,10 @@ CASES = (
     Case("count, 10 s", "count", 10, 500),
     Case("count, 10 s, met", "count", 10, 500, far=False),
     Case("count near its threshold, 10 s", "near", 10, 500),
+    Case("sum near its threshold, 10 s", "sum", 10, 500),
+    Case("average near its threshold, 10 s", "avg", 10, 500),
+    Case("four of five kinds, 10 s", "kinds", 10, 500),
+    Case("four of five kinds, from none, 10 s", "kinds", 0, 5_000),
     Case("five rules, 10 s", "five", 10, 500),
     Case("formula, 10 s", "formula", 10, 500),
     Case("count, 1 min", "count", 60, 500),
@@ -83,6 +91,12 @@ def rules_of(case: Case, policy: str) -> list[dict[str, Any]]:
     velocity = {**common, "rule_type": "velocity", "group_by": "account", "window": f"{case.seconds}s"}
     held = case.seconds * RATE
     threshold = {"near": held, "count": held * 4 if case.far else held // 2}.get(case.rules, held * 4)
+    near = {"sum": ("amount", held * 500), "avg": ("amount", 500), "kinds": ("kind", 4)}
+    if case.rules in near:
+        field, line = near[case.rules]
+        kind = "distinct_count" if case.rules == "kinds" else case.rules
+        figure = {"aggregation_type": kind, "aggregation_field": field, "aggregation_threshold": line}
+        return [{**velocity, "rule_id": case.rules, **figure, "window": f"{case.seconds or 10}s"}]
     count = {**velocity, "rule_id": "count", "aggregation_type": "count", "aggregation_threshold": threshold}
     if case.rules in ("count", "near"):
         return [count]
@@ -101,10 +115,10 @@ def rules_of(case: Case, policy: str) -> list[dict[str, Any]]:
     return [{**common, "rule_id": "formula", "rule_type": "formula", "figures": figures, "when": when}]
 
 
-def lines_of(first: int, count: int, rng: Any) -> bytes:
-    """JSON lines of ``count`` records, number ``first`` and on."""
+def lines_of(first: int, count: int, rng: Any, share: float) -> bytes:
+    """JSON lines of ``count`` records, number ``first`` and on, of which a ``share`` is late."""
     ingest = START_MS + np.arange(first, first + count) * 1_000 // RATE
-    late = np.where(rng.random(count) < 0.1, rng.integers(1, LATE_MS, count), 0)
+    late = np.where(rng.random(count) < share, rng.integers(1, LATE_MS, count), 0)
     amounts, merchants = rng.integers(1, 1_000, count), rng.integers(0, 500, count)
     return b"".join(
         json.dumps(
@@ -112,6 +126,7 @@ def lines_of(first: int, count: int, rng: Any) -> bytes:
                 "payment_id": f"p{first + i}",
                 "account": "a1",
                 "merchant": f"m{merchants[i]}",
+                "kind": KINDS[merchants[i] % len(KINDS)],
                 "amount": int(amounts[i]),
                 "at": int(ingest[i] - late[i]),
                 "received_at": int(ingest[i]),
@@ -129,16 +144,16 @@ def plans_of(case: Case, policy: str) -> list[StreamPlan]:
     return list(compile_all(RuleSet.from_rules(item.rule for item in loaded), streams, defaults).values())
 
 
-def batches(case: Case, plans: list[StreamPlan], count: int) -> Iterator[tuple[bool, list[Any]]]:
+def batches(case: Case, plans: list[StreamPlan], count: int, share: float) -> Iterator[tuple[bool, list[Any]]]:
     """Parts of the shard, batch by batch; the first fill the window, in batches of 20,000, and are not timed."""
     rng, (plan,) = np.random.default_rng(1), plans
     layout, first, offset = make_layout(plan.stream, plan.spec), 0, 0
     filling = case.seconds * RATE
-    sizes = [min(20_000, filling - at) for at in range(0, filling, 20_000)] + [case.batch] * (count + 1)
+    sizes = [min(20_000, filling - at) for at in range(0, filling, 20_000)] + [case.batch] * (count + (filling > 0))
     for number, size in enumerate(sizes):
-        data = lines_of(first, size, rng)
-        if number < len(sizes) - count - 1:  # what fills the window comes in order
-            data = lines_of(first, size, _Never())
+        data = lines_of(first, size, rng, share)
+        if number < len(sizes) - count - (filling > 0):  # what fills the window comes in order
+            data = lines_of(first, size, _Never(), share)
         decoded = decode_lines(layout, data, "log", offset)
         parts = list(entering(plans, decoded.records, Chunk("log", number, "log", False), 1, named_lists({})))
         yield number >= len(sizes) - count, list(unpack(pack(part for _, part in parts), "parts"))
@@ -155,13 +170,15 @@ class _Never:
         return low + np.arange(count) * 7 % (high - low)
 
 
-def run(case: Case, policy: str, count: int, profile: cProfile.Profile | None) -> Mapping[str, Any]:
-    plans, state, times, hits = plans_of(case, policy), ShardState(), list[float](), 0
-    for timed, parts in batches(case, plans, count):
+def run(
+    case: Case, policy: str, options: argparse.Namespace, share: float, profile: cProfile.Profile | None
+) -> Mapping[str, Any]:
+    plans, state, times, hits, count = plans_of(case, policy), ShardState(), list[float](), 0, options.batches
+    for timed, parts in batches(case, plans, count, share):
         if timed and profile is not None:
             profile.enable()
         start = time.process_time()
-        output = judge(plans, state, parts, Bounds())
+        output = judge(plans, state, parts, Bounds(decides=options.decides))
         if profile is not None:
             profile.disable()
         if timed:
@@ -176,16 +193,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", default=[], help="a case by its name; may be repeated")
     parser.add_argument("--batches", type=int, default=10, help="batches that are timed")
+    parser.add_argument("--late", action="append", type=float, default=[], help="a share that is late; may be repeated")
+    parser.add_argument("--decides", action="store_true", help="as for a policy")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     options = parser.parse_args()
-    report = Report("retraction", "Judging again: one key of 1,000 records/s, one in ten up to 2 s late")
-    for case in CASES:
+    report = Report("retraction", "Judging again: one key of 1,000 records/s, some up to 2 s late")
+    for case, share in product(CASES, options.late or [0.1]):
         if options.only and case.name not in options.only:
             continue
         profile = cProfile.Profile() if options.profile else None
-        again = run(case, "reevaluate", options.batches, profile)
-        once = run(case, "evaluate", options.batches, None)
-        report.add(case=case.name, batch=case.batch, **again, evaluate_us=once["us"])
+        again = run(case, "reevaluate", options, share, profile)
+        once = run(case, "evaluate", options, share, None)
+        report.add(case=case.name, batch=case.batch, late=share, **again, evaluate_us=once["us"])
         if profile is not None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(22)
     report.finish()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,7 +85,9 @@ def storms(draw: st.DrawFn, max_size: int) -> list[Record]:
     return made
 
 
-def outcome(rules: Sequence[Body], made: Sequence[Record], shape: Shape, least: int) -> tuple[Any, ...]:
+def outcome(
+    rules: Sequence[Body], made: Sequence[Record], shape: Shape, least: int, *, decides: bool = True
+) -> tuple[Any, ...]:
     """Alerts, changes of what decisions rest on, and segments, where ``least`` late records are judged once."""
     changes: list[str] = []
 
@@ -92,7 +96,7 @@ def outcome(rules: Sequence[Body], made: Sequence[Record], shape: Shape, least: 
         changes.extend(repr(each) for each in output.suppression_changes)
         return output
 
-    path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(decides=True))
+    path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(decides=decides))
     with mock.patch.object(replays, "LEAST", least), mock.patch.object(fastpath, "judge", judged):
         run(path, shape, made, ["log"] * len(made))
     return path.alerts, sorted(changes), [shard.segments for shard in path.shards]
@@ -103,8 +107,54 @@ def outcome(rules: Sequence[Body], made: Sequence[Record], shape: Shape, least: 
 def test_a_key_judged_once_is_as_one_of_all_variants(
     data: st.DataObject, rules: list[Body], made: list[Record]
 ) -> None:
-    shape = data.draw(shapes(len(made)))
-    assert outcome(rules, made, shape, 1) == outcome(rules, made, shape, sys.maxsize)
+    shape, decides = data.draw(shapes(len(made))), data.draw(st.booleans())
+    once, variants = (outcome(rules, made, shape, least, decides=decides) for least in (1, sys.maxsize))
+    assert once == variants
+
+
+def _runs(found: list[int | None]) -> Any:
+    """Notes in ``found`` how many lines of each key run record by record; None: its variants are judged."""
+    known = ConstantVerdicts.judged
+
+    def judged(*given: Any, **named: Any) -> Any:
+        made_once = known(*given, **named)
+        found.append(None if made_once is None else len(made_once.runs))
+        return made_once
+
+    return mock.patch.object(ConstantVerdicts, "judged", judged)
+
+
+@pytest.mark.parametrize("emission", [{}, {"cooldown": "2s"}])
+@pytest.mark.parametrize(
+    ("kind", "field", "threshold"),
+    [
+        ("count", None, 36),
+        ("sum", "amount", 120),
+        ("avg", "amount", 3),
+        ("min", "amount", 1),
+        ("max", "amount", 6),
+        ("distinct_count", "device", 5),
+    ],
+)
+def test_a_line_near_its_threshold_runs_record_by_record(
+    kind: str, field: str | None, threshold: int, emission: Body
+) -> None:
+    rule: Body = {**WITHIN, **emission, "rule_id": "r0", "version": 1, "source_topic": STREAM, "rule_type": "velocity"}
+    rule |= {"group_by": "account", "window": "4s" if kind in ("count", "sum", "avg") else "700ms"}
+    rule |= {"aggregation_type": kind, "aggregation_threshold": threshold}
+    rule |= {} if field is None else {"aggregation_field": field}
+    drawn, made = random.Random(7), list[Record]()
+    for number in range(300):
+        at_ms = START_MS + 100 * number
+        fields = {"account": "a1", "device": drawn.randrange(7), "amount": drawn.randrange(7), "price": 0.1}
+        late_ms = drawn.choice([0, 0, 0, 0, drawn.randrange(5_900)])
+        made.append({**fields, "kind": "POS", "_id": f"t{number}", "_event_ms": at_ms - late_ms, "_ingest_ms": at_ms})
+    shape, found = Shape(1, [(0, 100), (100, 200), (200, 300)], []), list[int | None]()
+    with _runs(found):
+        once = outcome([rule], made, shape, 4)
+    assert found == [1, 1, 1]
+    assert once == outcome([rule], made, shape, sys.maxsize)
+    assert "retracted" in {alert["outcome"] for alert in once[0] if alert["corrects"] is not None}
 
 
 def test_a_storm_is_judged_once() -> None:
@@ -119,17 +169,10 @@ def test_a_storm_is_judged_once() -> None:
         | {"_ingest_ms": START_MS + 100 * number, "_event_ms": START_MS + 100 * number - 700 * (number % 10 == 9)}
         for number in range(300)
     ]
-    shape, found = Shape(1, [(0, 100), (100, 200), (200, 300)], []), list[bool]()
-    known = ConstantVerdicts.hits
-
-    def hits(*given: Any) -> Any:
-        made_once = known(*given)
-        found.append(made_once is not None)
-        return made_once
-
-    with mock.patch.object(ConstantVerdicts, "hits", hits):
+    shape, found = Shape(1, [(0, 100), (100, 200), (200, 300)], []), list[int | None]()
+    with _runs(found):
         once = outcome([count, formula], made, shape, 4)
-    assert found == [False, True, True]  # in the first batch the count crosses its threshold
+    assert found == [1, 0, 0]  # in the first batch the count crosses its threshold
     assert once == outcome([count, formula], made, shape, sys.maxsize)
     assert [alert["record_id"] for alert in once[0] if alert["corrects"] is None] == [
         "t4",

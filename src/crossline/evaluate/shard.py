@@ -329,6 +329,8 @@ def _with_cross_key_figures(judged: JudgedRows, cross_key: Sequence[WirePart], c
 def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutput, *, decides: bool) -> Hits:
     """The kernel's hits on the rows; the hits and corrections of replayed rows go to ``output``."""
     plan, store_plan, meter = judged.plan, judged.store_plan, output.meter
+    if store_plan.state_store.reevaluate:
+        retraction_of(store).all_held = decides
     with missed_scores() as missed:
         hits = store.judge(judged.batch)
     meter.state_store(store_plan.state_store.name)

@@ -31,6 +31,7 @@ from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.state.panes.store import warm as warm_panes
 from crossline.state.patterns.store import warm as warm_patterns
+from crossline.state.retraction.arrival_kernel import warm as warm_retraction
 from crossline.state.windows.store import warm as warm_windows
 from crossline.state.windows.store import warm_in_order
 
@@ -67,10 +68,11 @@ class WarmupPlan(TypedDict, total=False):
     patterns: bool
     formats: bool
     in_order: bool
+    retraction: bool
     windows: bool
 
 
-ALL: WarmupPlan = {"panes": True, "patterns": True, "formats": True, "in_order": True}
+ALL: WarmupPlan = {"panes": True, "patterns": True, "formats": True, "in_order": True, "retraction": True}
 # What two processes compile beside each other in half the time: about as much each, in folders of its own.
 HALVES: dict[str, WarmupPlan] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
 
@@ -86,6 +88,7 @@ def warm(
     patterns: bool = False,
     formats: bool = False,
     in_order: bool = False,
+    retraction: bool = False,
     windows: bool = True,
     on_step: OnStep | None = None,
 ) -> float:
@@ -94,8 +97,8 @@ def warm(
     That is half a minute when nothing is cached, else a second. ``panes``, ``patterns``: these kernels too, which take
     as long again; where no rule has a resolution, is a sequence or an absence, they are not needed. ``formats``: all
     that records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out
-    of order. ``windows``: what every pipeline needs; without it, only what is named. Retraction has no kernel of its
-    own.
+    of order. ``retraction``: what late records change of a key with many. ``windows``: what every pipeline needs;
+    without it, only what is named.
 
     ``on_step`` is called before each step, also where all is cached; ``on_compiling`` is called when it compiles (see
     ``runtime/machine/compile_lock.py``).
@@ -104,6 +107,7 @@ def warm(
     wanted: list[tuple[str, Callable[[], None], bool]] = [
         ("windows with a resolution", warm_panes, panes),
         ("sequences and absences", warm_patterns, patterns),
+        ("late records of large keys", warm_retraction, retraction),
         ("formats", _decode_all, formats),
         ("windows", warm_windows, windows),
         ("a batch", _judge_some, windows),
@@ -137,6 +141,7 @@ def wanted_by(plans: Iterable[StreamPlan]) -> WarmupPlan:
     return {
         "panes": any(state_store.resolution_ms for state_store in state_stores),
         "patterns": any(state_store.ordered or state_store.waits for state_store in state_stores),
+        "retraction": any(state_store.reevaluate for state_store in state_stores),
     }
 
 

@@ -27,6 +27,8 @@ The steps, each a module:
    change, with the first one, with the second besides, and so on. Variant n is judged on the rows before its first one
    that windows reach back to. Where all is in order there is one variant, of the new rows. So it is where no record of
    the batch can change a verdict of the key (``constant_verdicts``, by ``figure_bounds`` and ``formula_bounds``).
+   Of lines near their thresholds ``arrival_kernel`` tells what each record changes (``moving_lines``), and
+   ``verdict_changes`` lists it as two variants of the rows that differ.
 3. ``replay_kernel``: all variants of all keys are loaded into a store made for the purpose, each under a key of its
    own, and judged by the inner kernel in one call.
 4. The difference between the hits of two successive variants is the effect of the record between them. It is emitted as

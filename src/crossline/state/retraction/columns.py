@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossline.basics.byte_slices import take_bytes
+from crossline.basics.byte_slices import gathered, take_bytes
 from crossline.basics.values import I64, U8
 from crossline.state.batch import Bools
 from crossline.state.memory.bounds_check import WATCHES, OutOfBoundsError
 
 LEAST = 64
+MANY = 1_000  # texts that are faster gathered by Arrow
 
 
 class LookedUp(np.ndarray[Any, Any]):
@@ -101,15 +102,14 @@ class Texts:
 
     def __init__(self) -> None:
         self._pool = Column(np.uint8)
-        self._starts = Column(np.int64)
-        self._lengths = Column(np.int64)
+        self._offsets = Column(np.int64)
+        self._offsets.extend(np.zeros(1, np.int64))
 
     def extend(self, data: U8, offsets: I64) -> None:
         """Put byte strings behind them; ``offsets``: one more than there are."""
-        base, lengths = len(self._pool.rows), np.diff(offsets)
+        base = len(self._pool.rows)
         self._pool.extend(data[offsets[0] : offsets[-1]])
-        self._starts.extend(base + offsets[:-1] - offsets[0])
-        self._lengths.extend(lengths)
+        self._offsets.extend(base + offsets[1:] - offsets[0])
 
     def extend_empty(self, count: int) -> None:
         """Put as many empty ones behind them."""
@@ -117,23 +117,27 @@ class Texts:
 
     def take(self, rows: Any) -> tuple[U8, I64]:
         """Those of ``rows``, laid end to end, and their offsets."""
-        return take_bytes(self._pool.rows, self._starts.rows[rows], self._lengths.rows[rows])
+        offsets = self._offsets.rows
+        if len(rows) >= MANY:
+            return gathered(self._pool.rows, offsets, rows)
+        return take_bytes(self._pool.rows, offsets[:-1][rows], offsets[1:][rows] - offsets[:-1][rows])
 
     def at(self, row: int) -> bytes:
         """One of them."""
-        start = int(self._starts.rows[row])
-        item: bytes = self._pool.rows[start : start + int(self._lengths.rows[row])].tobytes()
+        start, end = self._offsets.rows[row : row + 2].tolist()
+        item: bytes = self._pool.rows[start:end].tobytes()
         return item
 
     def keep(self, kept: Bools) -> None:
         """Only those that are ``kept``."""
         data, offsets = self.take(np.flatnonzero(kept))
-        self._pool, self._starts, self._lengths = Column(np.uint8), Column(np.int64), Column(np.int64)
+        self._pool, self._offsets = Column(np.uint8), Column(np.int64)
+        self._offsets.extend(np.zeros(1, np.int64))
         self.extend(data, offsets)
 
     def nbytes(self) -> int:
         """Bytes held."""
-        return self._pool.nbytes() + self._starts.nbytes() + self._lengths.nbytes()
+        return self._pool.nbytes() + self._offsets.nbytes()
 
 
 class Fact:

@@ -16,25 +16,39 @@ are judged one by one (``replays``).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from crossline.basics.formula.tree import Compare, Constant, Name
-from crossline.basics.values import I64, U8
+from crossline.basics.values import I64
 from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, KeySpacePlan
-from crossline.state.batch import Bools, Delta, Hits, KeyedBatch, RowFeatures, no_hits
+from crossline.state.batch import Delta, Hits, KeyedBatch, RowFeatures, no_hits
 from crossline.state.retraction.figure_bounds import EXACT, GROWING, Bounds, figure_bounds
 from crossline.state.retraction.formula_bounds import Truth, truth_of
+from crossline.state.retraction.moving_lines import KeyRows, LineRun, bit_of, may_run, run_line, summed
 from crossline.state.retraction.replays import Arrivals
 from crossline.state.retraction.table import Table
-from crossline.state.windows.emission.columns import in_force
 from crossline.state.windows.record_store import ANY_AGE
 
-_FIGURE = "figure"
+_FIGURE, _SUM = "figure", "sum"
 Figures = tuple[tuple[str, int, int], ...]  # name, aggregate, count of its window
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVerdicts:
+    """What is known of a key without its variants.
+
+    ``hits``: of the lines that no record changes: none at the rows that came, in order, and the lines that each
+    satisfies. ``runs``: the other lines.
+    """
+
+    plan: KeySpacePlan
+    key: KeyRows
+    hits: Hits
+    runs: Sequence[LineRun]
 
 
 class ConstantVerdicts:
@@ -42,7 +56,8 @@ class ConstantVerdicts:
 
     def __init__(self, plan: KeySpacePlan) -> None:
         counts = [AggregateSpec(number, -1, "count") for number in range(len(plan.windows))]
-        aggregates = list(dict.fromkeys([*plan.aggregates, *counts]))
+        sums = [summed(plan.aggregates[line.aggregate]) for line in plan.lines if may_run(plan, line)]
+        aggregates = list(dict.fromkeys([*plan.aggregates, *counts, *sums]))
         self._plan = plan
         self._figures = [_figures_of(line, plan, aggregates, counts) for line in plan.judging]
         probes = tuple(
@@ -72,42 +87,64 @@ class ConstantVerdicts:
         )
         return ConstantVerdicts(plan) if known and exact and plain else None
 
-    def hits(self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals) -> Hits | None:
-        """What the last variant is: no hits at its rows, and the lines that each satisfies.
+    def judged(
+        self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals, *, all_held: bool
+    ) -> KeyVerdicts | None:
+        """The verdicts of a key of which something is out of order; None where only its variants tell them.
 
-        None where a variant may have a hit, as far as this can tell.
+        ``all_held``: whether it matters where a line holds and is no hit.
         """
-        came, clock_ms = arrivals.came, table.number("clock_ms")
-        batch, features = self._as_they_came(table, make, arrivals.before, came)
-        more = arrivals.later(came)
-        satisfied = np.zeros((len(came), 8 * table.bits("sat").shape[1]), np.uint8)
+        key, features = self._as_they_came(table, make, arrivals)
+        more, runs = arrivals.later(arrivals.came), list[LineRun]()
+        satisfied = np.zeros((len(key.came), 8 * table.bits("sat").shape[1]), np.uint8)
         for number, (line, found) in enumerate(zip(self._plan.judging, features, strict=True)):
-            judged = found.rows
-            if not len(judged):
+            if not len(found.rows):
                 continue
-            bounds = self._bounds(number, batch, found, more[judged], len(arrivals.held))
-            truth = _truth(line, bounds, batch, judged)
-            if not truth.maybe.any():
+            constant = self._constant(key, number, found, more[found.rows])
+            if constant is not None:
+                satisfied[found.rows, number] = constant
                 continue
-            if line.emit_every or not truth.sure.all():
+            run = self._run(key, number, found, all_held=all_held) if may_run(self._plan, line) else None
+            if run is None:
                 return None
-            if not self._stays(table, number, arrivals.before, clock_ms[came[judged]]):
-                return None
-            satisfied[judged, number] = 1
+            runs.append(run)
         sat = np.packbits(satisfied[arrivals.order], axis=1, bitorder="little")
-        return replace(no_hits(np.zeros(len(came), np.bool_)), sat=sat, retained=np.arange(len(came), dtype=np.int32))
+        retained = np.arange(len(key.came), dtype=np.int32)
+        none = no_hits(np.zeros(len(retained), np.bool_))
+        return KeyVerdicts(self._plan, key, replace(none, sat=sat, retained=retained), runs)
+
+    def _constant(self, key: KeyRows, number: int, found: RowFeatures, more: I64) -> bool | None:
+        """Whether line ``number`` is satisfied at all rows that it judges, in all variants, and has no hit there.
+
+        False where it never is; None where a variant may have a hit, as far as this can tell.
+        """
+        line, judged = self._plan.judging[number], found.rows
+        bounds = self._bounds(number, key.came, found, more, len(key.arrivals.held))
+        truth = _truth(line, bounds, key.came, judged)
+        if not truth.maybe.any():
+            return False
+        if line.emit_every or not truth.sure.all():
+            return None
+        return True if self._stays(key, number, key.came.clock_ms[judged]) else None
+
+    def _run(self, key: KeyRows, number: int, found: RowFeatures, *, all_held: bool) -> LineRun | None:
+        figure = found.figures[_FIGURE]
+        if _SUM in found.figures:
+            figure = replace(found.figures[_SUM], defined=figure.defined)
+        return run_line(key, self._plan, number, figure, all_held=all_held)
 
     def _as_they_came(
-        self, table: Table, make: Callable[[Any], Any], before: I64, came: I64
-    ) -> tuple[KeyedBatch, tuple[RowFeatures, ...]]:
-        """The rows that ``came``, in this order, and of each line the figures of those that it judges."""
-        store, key = make(self._probe), (np.zeros(1, np.uint8), np.arange(2, dtype=np.int64))
+        self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals
+    ) -> tuple[KeyRows, tuple[RowFeatures, ...]]:
+        """The rows of the key, and of each line the figures of those that it judges, as they came."""
+        store, held = make(self._probe), len(arrivals.before)
         store.duplicate_ms, store.in_order = -ANY_AGE, False
-        if len(before):
-            batch, none = table.batch(before, key, np.zeros(len(before), np.int32)), np.zeros(0, np.int32)
-            store.load(Delta(batch, np.zeros((len(batch), 0), np.uint8), none, none), ())
-        batch = table.batch(came, key, np.zeros(len(came), np.int32))
-        return batch, store.judge(batch).features
+        before = table.bare_batch(arrivals.before, 0, facts=False)
+        if held:
+            none = np.zeros(0, np.int32)
+            store.load(Delta(before, np.zeros((held, 0), np.uint8), none, none), ())
+        came = table.bare_batch(arrivals.came, held, facts=True)
+        return KeyRows(table, arrivals, before, came), store.judge(came).features
 
     def _bounds(self, number: int, batch: KeyedBatch, features: RowFeatures, more: I64, held: int) -> dict[str, Bounds]:
         """The bounds of each figure of line ``number``, by name, at its rows.
@@ -119,25 +156,22 @@ class ConstantVerdicts:
             aggregate = self._probe.aggregates[aggregate_number]
             values = np.zeros(0)
             if aggregate.aggregate in ("sum", "avg", "min", "max"):
-                entered = _bit_of(batch.filters, self._plan.windows[aggregate.window].filter)
+                entered = bit_of(batch.filters, self._plan.windows[aggregate.window].filter)
                 entered[:held] = False
                 values = batch.values[aggregate.column][entered].astype(np.float64)
             found[name] = figure_bounds(aggregate.aggregate, features.figures[name], more, values)
         return found
 
-    def _stays(self, table: Table, number: int, before: I64, clock_ms: I64) -> bool:
+    def _stays(self, key: KeyRows, number: int, clock_ms: I64) -> bool:
         """Whether in every variant each row of line ``number`` follows one that satisfies it and is in its window.
 
         All rows of the variants satisfy it, at ``clock_ms`` in the order in which they came.
         """
         line = self._plan.judging[number]
-        ingest_ms, lateness_ms = table.number("ingest_ms")[before], table.number("lateness_ms")[before]
-        judged = _bit_of(table.filters[before], line.filter_in(self._plan))
-        judged &= in_force(line.spans, line.judge_lateness_ms, ingest_ms, lateness_ms)
-        earlier = before[np.flatnonzero(judged)[-1:]]
-        if not len(earlier) or not _bit_of(table.bits("sat")[earlier], number)[0]:
+        earlier = np.flatnonzero(key.judged_by(line, self._plan, key.before))[-1:]
+        if not len(earlier) or not bit_of(key.table.bits("sat")[key.arrivals.before[earlier]], number)[0]:
             return False
-        clocks = np.append(table.number("clock_ms")[earlier], clock_ms)
+        clocks = np.append(key.before.clock_ms[earlier], clock_ms)
         # What came in order is in every variant from then on; all else comes between such rows.
         ahead = clocks[clocks >= np.maximum.accumulate(clocks)]
         return bool((np.diff(ahead) < line.rearm_in(self._plan)[0]).all())
@@ -151,7 +185,11 @@ def _figures_of(
         of_formula = ((name, plan.aggregates[of], plan.aggregates[count]) for name, of, count in line.figures)
         return tuple((name, aggregates.index(of), aggregates.index(count)) for name, of, count in of_formula)
     compared = plan.aggregates[line.aggregate]
-    return ((_FIGURE, aggregates.index(compared), aggregates.index(counts[compared.window])),)
+    count, added = aggregates.index(counts[compared.window]), summed(compared)
+    figure = (_FIGURE, aggregates.index(compared), count)
+    if added == compared or added not in aggregates:
+        return (figure,)
+    return figure, (_SUM, aggregates.index(added), count)
 
 
 def _truth(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
@@ -161,9 +199,3 @@ def _truth(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I
         return truth_of(line.verdict.when.root, bounds, facts, len(judged))
     compared = Compare((Name(_FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
     return truth_of(compared, bounds, {}, len(judged))
-
-
-def _bit_of(filters: U8, number: int) -> Bools:
-    """Which rows of ``filters`` are an entry of ``number``."""
-    found: Bools = ((filters[:, number >> 3] >> (number & 7)) & 1).astype(np.bool_)
-    return found

@@ -69,7 +69,7 @@ class IntakeRows:
         wanted, events = np.zeros(table.keys, np.bool_), list[tuple[Cause, int, bool, bool]]()
         wanted[keys] = True
         for at in np.flatnonzero((self.row >= 0) & wanted[self.keys]).tolist():
-            own = self._itself(table, int(self.row[at]))
+            own = self.own_cause(table, int(self.row[at]))
             cause = self._caused(at) or own
             events.append((cause, int(self.row[at]), bool(self.removes[at]), cause.order == own.order))
         if self.amended:
@@ -81,14 +81,14 @@ class IntakeRows:
 
     def cause(self, table: Table, at: int) -> Cause:
         """The trigger of a row of the batch, which was added or retracts one."""
-        return self._caused(at) or self._itself(table, int(self.row[at]))
+        return self._caused(at) or self.own_cause(table, int(self.row[at]))
 
     def _caused(self, at: int) -> Cause | None:
         places = self.batch.arrival
         marked = places is not None and len(places.cause) and places.cause[at] >= 0
         return places.causes[places.cause[at]] if places is not None and marked else None
 
-    def _itself(self, table: Table, row: int) -> Cause:
+    def own_cause(self, table: Table, row: int) -> Cause:
         """A row as its own cause, by the names that causes have."""
         cause, places = table.cause_of(row), self.batch.arrival
         if places is None or places.named is None:

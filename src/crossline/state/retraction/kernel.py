@@ -13,11 +13,13 @@ from crossline.basics.values import I32, I64
 from crossline.plan.pattern_spaces import PatternSpacePlan
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
-from crossline.state.retraction.constant_verdicts import ConstantVerdicts
+from crossline.state.retraction.constant_verdicts import ConstantVerdicts, KeyVerdicts
+from crossline.state.retraction.delta_arrays import facts_in, places_in
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
 from crossline.state.retraction.replays import Replay, arrivals_of, replays_of
-from crossline.state.retraction.table import BITS, Table, facts_in, places_in
+from crossline.state.retraction.table import BITS, Table
+from crossline.state.retraction.verdict_changes import changes_of, settle
 from crossline.state.windows.emission.columns import Lines, lines_of, remapped
 from crossline.state.windows.point_query import loaded, numbered
 from crossline.state.windows.record_store import ANY_AGE, Sizes
@@ -31,7 +33,10 @@ class Reevaluation:
     """One key space of one shard, judged in the order of clocks. A late row triggers a replay.
 
     ``make``: the kernel of a plan. ``duplicate_ms``: as of other kernels; a retracted row is no duplicate.
+    ``all_held``: whether it matters where a line holds and is no hit, as it does to decisions.
     """
+
+    all_held = True
 
     def __init__(self, plan: Plan, make: Callable[[Any], Inner], duplicate_ms: int = ANY_AGE) -> None:
         self.plan = plan
@@ -59,6 +64,8 @@ class Reevaluation:
             found, settled = judged(table, self.plan, self._make, piece, first, shared)
             again.append(found)
             changed.append(settled)
+            if piece.moving is not None:
+                again += self._moved(piece.moving, first, entered)
             for failure, count in found.hits.failed.items():
                 failed[failure] = failed.get(failure, 0) + count
             carry_emitted(table, entered.follows)
@@ -94,7 +101,7 @@ class Reevaluation:
             left, of_keys = of_keys, []
         others = frozenset(entered.apart(table).tolist())
         for rows in of_keys:
-            piece = None if int(table.key[rows[0]]) in others else self._unmoved(rows, place, first)
+            piece = None if int(table.key[rows[0]]) in others else self._once(rows, place, first)
             if piece is None:
                 left.append(rows)
             else:
@@ -102,17 +109,28 @@ class Reevaluation:
         if left:
             yield from self._variants(entered, left, place, first, tied=tied)
 
-    def _unmoved(self, rows: I64, place: I64, first: int) -> Piece | None:
-        """The last variant of a key alone, where no variant has a hit; else None. ``rows``: of the key, in order."""
+    def _once(self, rows: I64, place: I64, first: int) -> Piece | None:
+        """The last variant of a key alone, where that and what each late record changes is known without the others.
+
+        ``rows``: of the key, in order.
+        """
         table, reach_ms = self._table, self.plan.retention_ms + 1
         held, added = rows[rows < first], np.sort(rows[rows >= first])
         arrivals = arrivals_of(held, added, place, table.number("clock_ms"), reach_ms)
         if arrivals is None or self._constant is None:
             return None
-        hits = self._constant.hits(table, self._make, arrivals)
-        if hits is None:
+        found = self._constant.judged(table, self._make, arrivals, all_held=self.all_held)
+        if found is None:
             return None
-        return replace(Piece.of([[Replay(arrivals.before, arrivals.final, None)]]), hits=hits)
+        piece = Piece.of([[Replay(arrivals.before, arrivals.final, None)]])
+        return replace(piece, hits=found.hits, moving=found if found.runs else None)
+
+    def _moved(self, found: KeyVerdicts, first: int, entered: IntakeRows) -> Iterator[ReplayedRows]:
+        """What late records changed of lines of one key."""
+        changes = changes_of(found, first, entered)
+        settle(self._table, found.plan, found.key.arrivals.final, found.runs)
+        if changes is not None:
+            yield changes
 
     def _variants(
         self, entered: IntakeRows, of_keys: Sequence[I64], place: I64, first: int, *, tied: bool

@@ -12,6 +12,7 @@ from crossline.basics.bits import set_bits
 from crossline.basics.values import I64
 from crossline.plan.spaces import KeySpacePlan, WindowSpec
 from crossline.state.batch import Cause, Delta, EarlierHits, Hits, KeyedBatch, LateContextHit, ReplayedRows
+from crossline.state.retraction.constant_verdicts import KeyVerdicts
 from crossline.state.retraction.replays import Replay
 from crossline.state.retraction.table import Table
 from crossline.state.windows.emission.columns import Lines
@@ -39,7 +40,8 @@ class Piece:
 
     ``last``: whether it is the last of its key in the batch. ``begins`` and ``causes``: as in ``ReplayedRows``.
     ``repeats``: the first replay is the last one of the piece before, of the same key. Its hits are emitted already.
-    ``hits``: what the rows' verdicts are, where that is known without judging them.
+    ``hits``: what the rows' verdicts are, where that is known without judging them. ``moving``: lines that they do not
+    speak of.
     """
 
     before: I64
@@ -51,6 +53,7 @@ class Piece:
     causes: Sequence[Cause | None]
     repeats: bool = False
     hits: Hits | None = None
+    moving: KeyVerdicts | None = None
 
     @staticmethod
     def of(replays: Sequence[Sequence[Replay]], *, repeats: bool = False, ended: bool = True) -> Piece:
@@ -141,7 +144,7 @@ def _judged(table: Table, plan: Any, make: Callable[[Any], Inner], piece: Piece)
     store, lines = make(plan), table.lines
     store.duplicate_ms = -ANY_AGE  # of two rows with one id neither is a duplicate
     if len(piece.before):
-        before = table.batch(piece.before, keys, piece.before_of)
+        before = table.batch(piece.before, keys, piece.before_of, judged=False)
         emitted_row, emitted_line = np.nonzero(_unpacked(table.bits("emitted")[piece.before], lines))
         sat = table.bits("sat")[piece.before]
         store.load(Delta(before, sat, emitted_line.astype(np.int32), emitted_row.astype(np.int32)), lines)

@@ -12,7 +12,8 @@ from crossline.basics.values import I64
 from crossline.state.batch import Cause
 
 _BEFORE_ALL = -(2**62)
-LEAST = 4  # records of a key out of order: fewer variants are judged one by one
+LEAST = 4  # records of a key out of order: fewer variants are judged one by one,
+ROWS_OF_EACH = 2_048  # unless they are of more rows than this for each of so many records
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +116,17 @@ def replays_of(
 def arrivals_of(held: I64, added: I64, place: I64, clock_ms: I64, reach_ms: int) -> Arrivals | None:
     """What comes of one key whose rows ``held`` are in order, and to which only ``added`` rows come.
 
-    None where few are out of order, or where rows of one clock came in another order than they are in.
+    None where variants are few and small, or where rows of one clock came in another order than they are in.
     """
     split = int(np.searchsorted(place[held], int(place[added].min())))
     came = np.append(held[split:], added)
     late = came[np.maximum.accumulate(place[came]) > place[came]]
-    if len(late) < LEAST:
-        return None
     order = np.argsort(clock_ms[came], kind="stable")
-    if (np.diff(place[came[order]]) < 0).any():
-        return None
     before = held[:split]
     before = before[clock_ms[before] >= clock_ms[came[order[0]]] - reach_ms]
+    variants = (len(late) + 1) * (len(before) + len(came))
+    if not len(late) or (len(late) < LEAST and variants < LEAST * ROWS_OF_EACH):
+        return None
+    if (np.diff(place[came[order]]) < 0).any():
+        return None
     return Arrivals(before, held[split:], added, order, np.sort(place[late]), place)

@@ -19,10 +19,12 @@ from crossline.state.batch import ArrivalOrder, Bools, Cause, Chunk, Delta, Keye
 from crossline.state.memory.hashing import xxh64_many
 from crossline.state.retraction import layout
 from crossline.state.retraction.columns import Column, Fact, Texts, joined
+from crossline.state.retraction.delta_arrays import fact_arrays
 from crossline.state.windows.emission.columns import Lines, remapped
 
 BITS = tuple(each.name for each in layout.BITS)
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
+_BITS_OF_EACH = 32  # of a wanted hash in the table of low bits: one in so many others is looked at too
 
 
 class Table:
@@ -92,6 +94,10 @@ class Table:
         """The id of a row."""
         return self._ids.at(row).decode()
 
+    def ids_of(self, rows: I64) -> tuple[U8, I64]:
+        """The ids of ``rows``, laid end to end, and their offsets."""
+        return self._ids.take(rows)
+
     def cause_of(self, row: int) -> Cause:
         """A row as a cause."""
         numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
@@ -124,6 +130,8 @@ class Table:
         touched[keys] = True
         rows = np.flatnonzero(touched[self.key])  # of no key: the last of these, which is no key's
         mine, wanted = self.hashes(self.key[rows], self._id_hash[rows]), self.hashes(keys, xxh64_many(*ids))
+        near_any = _low_bits_in(wanted, mine)
+        rows, mine = rows[near_any], mine[near_any]
         order = np.argsort(mine, kind="stable")
         low = np.searchsorted(mine[order], wanted, side="left").tolist()
         high = np.searchsorted(mine[order], wanted, side="right").tolist()
@@ -205,19 +213,17 @@ class Table:
             self.chunks.append(chunk)
         return number
 
-    def batch(self, rows: Any, keys: tuple[U8, I64] | None = None, numbers: Any = None) -> KeyedBatch:
-        """``rows`` as a batch, with their places; under other ``keys``, by their ``numbers``, where these are given."""
+    def batch(
+        self, rows: Any, keys: tuple[U8, I64] | None = None, numbers: Any = None, *, judged: bool = True
+    ) -> KeyedBatch:
+        """``rows`` as a batch; under other ``keys``, by their ``numbers``, where these are given.
+
+        ``judged``: they are, or are written down; else without fields and places, which rows that are loaded need not.
+        """
         if keys is None:
             used, numbers = np.unique(self.key[rows], return_inverse=True)
             keys = joined([self._key_names[number] for number in used.tolist()])
-        values, texts = [], {}
-        for number, column in enumerate(self._values or ()):
-            if isinstance(column, Texts):
-                values.append(np.arange(len(rows), dtype=np.int32))
-                texts[number] = column.take(rows)
-            else:
-                values.append(column.rows[rows])
-        id_bytes, id_offsets = self._ids.take(rows)
+        (values, texts), (id_bytes, id_offsets) = self._values_of(rows), self.ids_of(rows)
         return KeyedBatch(
             clock_ms=self.number("clock_ms")[rows],
             ingest_ms=self.number("ingest_ms")[rows],
@@ -228,12 +234,47 @@ class Table:
             key_hash=xxh64_many(*keys),
             id_bytes=id_bytes,
             id_offsets=id_offsets,
-            values=tuple(values),
+            values=values,
             filters=self._columns[layout.ROW_FILTERS.name].rows[rows],
             texts=texts,
-            facts={name: fact.take(rows) for name, fact in self._facts.items()},
-            arrival=self._places(rows),
+            facts={name: fact.take(rows) for name, fact in self._facts.items()} if judged else {},
+            arrival=self._places(rows) if judged else None,
         )
+
+    def bare_batch(self, rows: Any, first: int, *, facts: bool) -> KeyedBatch:
+        """``rows`` of one key for figures alone: ids are the numbers from ``first`` on, and there are no places.
+
+        ``facts``: with the fields that formulas read.
+        """
+        count = len(rows)
+        values, texts = self._values_of(rows)
+        numbers = np.arange(first, first + count, dtype="<i8")
+        return KeyedBatch(
+            clock_ms=self.number("clock_ms")[rows],
+            ingest_ms=self.number("ingest_ms")[rows],
+            lateness_ms=self.number("lateness_ms")[rows],
+            key_index=np.zeros(count, np.int32),
+            key_bytes=np.zeros(1, np.uint8),
+            key_offsets=np.arange(2, dtype=np.int64),
+            key_hash=xxh64_many(np.zeros(1, np.uint8), np.arange(2, dtype=np.int64)),
+            id_bytes=numbers.view(np.uint8),
+            id_offsets=np.arange(count + 1, dtype=np.int64) * numbers.itemsize,
+            values=values,
+            filters=self.filters[rows],
+            texts=texts,
+            facts={name: fact.take(rows) for name, fact in self._facts.items()} if facts else {},
+        )
+
+    def _values_of(self, rows: Any) -> tuple[tuple[Any, ...], dict[int, tuple[U8, I64]]]:
+        """The values of ``rows``, and by column the texts that they are numbers of."""
+        values, texts = [], {}
+        for number, column in enumerate(self._values or ()):
+            if isinstance(column, Texts):
+                values.append(np.arange(len(rows), dtype=np.int32))
+                texts[number] = column.take(rows)
+            else:
+                values.append(column.rows[rows])
+        return tuple(values), texts
 
     def _places(self, rows: Any) -> ArrivalOrder:
         numbers = self._chunk[rows]
@@ -293,7 +334,7 @@ class Table:
         batch = self.batch(rows)
         more = {**self._emitted_bits(rows, "own"), **self._emitted_bits(changed, "changed")}
         key_bytes, key_offsets = self._keys_of(changed)
-        id_bytes, id_offsets = self._ids.take(changed)
+        id_bytes, id_offsets = self.ids_of(changed)
         more |= {"changed_key_bytes": key_bytes, "changed_key_offsets": key_offsets}
         more |= {"changed_id_bytes": id_bytes, "changed_id_offsets": id_offsets}
         more["changed_clock_ms"] = self.number("clock_ms")[changed]
@@ -301,7 +342,7 @@ class Table:
         more |= {"reached_ms": places.reached_ms, "offset": places.offsets, "chunk": places.chunk}
         more["chunks"] = np.frombuffer(orjson.dumps(places.chunks), np.uint8)
         for name, array in batch.facts.items():
-            more |= _fact_arrays(name, array)
+            more |= fact_arrays(name, array)
         none = np.zeros(0, np.int32)
         return Delta(batch, self.bits("sat")[rows], none, none, more)
 
@@ -333,6 +374,14 @@ class Table:
         self._chunk[:] = chunk
 
 
+def _low_bits_in(wanted: Any, hashes: Any) -> I64:
+    """The places in ``hashes`` of those whose low bits any of ``wanted`` has: few besides these are left to sort."""
+    size = 1 << (_BITS_OF_EACH * max(len(wanted), 1)).bit_length()
+    marked, mask = np.zeros(size, np.bool_), np.uint64(size - 1)
+    marked[wanted & mask] = True
+    return np.flatnonzero(marked[hashes & mask])
+
+
 def _ranks(names: Sequence[Any]) -> I64:
     """Of each name its number among all of them, sorted."""
     rank = {name: number for number, name in enumerate(sorted(set(names)))}
@@ -345,36 +394,3 @@ def _width(lines: Sequence[Any]) -> int:
 
 def _take(data: U8, offsets: I64, rows: Any) -> tuple[U8, I64]:
     return take_bytes(data, offsets[rows], np.diff(offsets)[rows])
-
-
-def _fact_arrays(name: str, array: pa.Array) -> dict[str, Any]:
-    """A field as arrays, its name among theirs."""
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_string(array.type):
-        data, offsets = joined([b"" if each is None else each.encode() for each in array.to_pylist()])
-        return {f"fact.{name}|text": data, f"fact.{name}|ends": offsets, f"fact.{name}|valid": valid}
-    filler = False if pa.types.is_boolean(array.type) else 0
-    values = array.fill_null(filler).to_numpy(zero_copy_only=False)
-    return {f"fact.{name}|values": values, f"fact.{name}|valid": valid}
-
-
-def facts_in(more: Mapping[str, Any]) -> dict[str, pa.Array]:
-    """The fields in the arrays of a delta."""
-    found = {}
-    for key in (key for key in more if key.startswith("fact.") and key.endswith("|valid")):
-        name = key.removesuffix("|valid")
-        missing = ~more[key].astype(np.bool_)
-        if f"{name}|text" in more:
-            fact, data, ends = Fact(pa.string()), more[f"{name}|text"], more[f"{name}|ends"]
-            texts = [data[a:b].tobytes().decode() for a, b in pairwise(ends.tolist())]
-            array = pa.array([None if gone else text for text, gone in zip(texts, missing, strict=True)], fact.kind)
-        else:
-            array = pa.array(more[f"{name}|values"], mask=missing)
-        found[name.removeprefix("fact.")] = array
-    return found
-
-
-def places_in(more: Mapping[str, Any]) -> ArrivalOrder:
-    """The places in the arrays of a delta."""
-    chunks = [(log, sequence, partition) for log, sequence, partition in orjson.loads(more["chunks"].tobytes())]
-    return ArrivalOrder(more["reached_ms"], more["offset"], more["chunk"], chunks)

@@ -16,6 +16,7 @@ from crossline.state.memory import source_digest
 
 TOP = Path(crossline.__file__).parent
 STATE = (*source_digest._SHARED, *source_digest._DECLARED, "crossline.state.panes", "crossline.state.patterns")
+STATE += ("crossline.state.retraction",)
 # Of other packages: types alone, which no code is made of.
 TYPES = {"DeadLetter", "UsageError", "FieldSpec", "StreamSpec", "TimeField", "F64", "I32", "I64", "U8", "Columns"}
 TYPES |= {"Records", "Tokeniser"}

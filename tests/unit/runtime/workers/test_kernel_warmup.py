@@ -17,7 +17,15 @@ from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.workers import kernel_warmup as module
 
-STEPS = ("warm_panes", "warm_patterns", "_decode_all", "warm_windows", "_judge_some", "warm_in_order")
+STEPS = (
+    "warm_panes",
+    "warm_patterns",
+    "_decode_all",
+    "warm_windows",
+    "_judge_some",
+    "warm_in_order",
+    "warm_retraction",
+)
 
 
 def test_nothing_is_compiled_after_what_is_compiled_ahead() -> None:
@@ -37,9 +45,10 @@ def test_steps_are_reported_before_they_are_made(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(module, name, partial(found.append, name))
     module.warm(**module.ALL, on_step=lambda *step: found.append(step))
     assert found == [
-        *(("windows with a resolution", 0, 6), "warm_panes", ("sequences and absences", 1, 6), "warm_patterns"),
-        *(("formats", 2, 6), "_decode_all", ("windows", 3, 6), "warm_windows", ("a batch", 4, 6), "_judge_some"),
-        *(("records out of order", 5, 6), "warm_in_order"),
+        *(("windows with a resolution", 0, 7), "warm_panes", ("sequences and absences", 1, 7), "warm_patterns"),
+        *(("late records of large keys", 2, 7), "warm_retraction", ("formats", 3, 7), "_decode_all"),
+        *(("windows", 4, 7), "warm_windows", ("a batch", 5, 7), "_judge_some"),
+        *(("records out of order", 6, 7), "warm_in_order"),
     ]
     found.clear()
     module.warm(on_step=lambda *step: found.append(step))
@@ -55,17 +64,19 @@ ABSENT = """
 - {rule_id: vain, version: 1, rule_type: absence, source_topic: s, group_by: k, within: 5s, allowed_lateness: 5s,
    watermark_delay: 1s, after: [{field: v, operator: "==", value: 1}], expect: [{field: v, operator: "==", value: 2}]}
 """
+AGAIN = RULES.replace("plain", "again").replace("window: 1m", "window: 1m, late_policy: reevaluate")
 
 
 @pytest.mark.parametrize(
     ("rules", "more"),
     [
         (RULES, []),
+        (AGAIN, ["warm_retraction"]),
         (LONG, ["warm_panes"]),
         (ABSENT, ["warm_patterns"]),
         (LONG + ABSENT, ["warm_panes", "warm_patterns"]),
     ],
-    ids=["windows", "panes", "patterns", "both"],
+    ids=["windows", "retraction", "panes", "patterns", "both"],
 )
 def test_what_a_plan_is_judged_by_is_compiled_and_nothing_else(
     rules: str, more: list[str], monkeypatch: pytest.MonkeyPatch

@@ -44,7 +44,7 @@ def check_columns(state: Reevaluation) -> None:
         assert rows.ndim == (2 if stored.width else 1)
     for name in (stored.name for stored in layout.BITS):
         unpacked(table.bits(name), len(table.lines))
-    assert len(table._ids._starts.rows) == len(table)
+    assert len(table._ids._offsets.rows) == len(table) + 1
 
 
 def unpacked(bits: Any, lines: int) -> Any:

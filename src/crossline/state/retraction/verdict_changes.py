@@ -1,0 +1,226 @@
+"""What records out of order change under one key, from what the kernel of arrivals says of each line.
+
+Each step that changes anything becomes two replays, of no more rows than differ: as it was before the step, and as it
+is since. They are read as the variants of a key are (see ``replays``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crossline.basics.bits import set_bits
+from crossline.basics.values import I32, I64, U8
+from crossline.plan.spaces import KeySpacePlan
+from crossline.state.batch import Cause, EarlierHits, Hits, ReplayedRows, no_hits
+from crossline.state.retraction import arrival_kernel as at
+from crossline.state.retraction.constant_verdicts import KeyVerdicts
+from crossline.state.retraction.intake import IntakeRows
+from crossline.state.retraction.moving_lines import KeyRows, LineRun, entering, line_ranks
+from crossline.state.retraction.table import Table
+from crossline.state.windows.verdicts.record_emission import EVIDENCE_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Rows of replays at which a line is satisfied, or has a hit: one of each, by replay, place and line.
+
+    ``replay``: twice the number of the step, and one more where it is as it is since. ``came``: how many rows had come.
+    """
+
+    replay: I64
+    place: I64
+    line: I32
+    hits: Any
+    whole: I64
+    count: I64
+    told: Any
+    came: I64
+
+    def only(self, mine: Any) -> _Listed:
+        """Those that are ``mine``."""
+        parts = (self.replay, self.place, self.line, self.hits, self.whole, self.count, self.told, self.came)
+        return _Listed(*(each[mine] for each in parts))
+
+
+def changes_of(found: KeyVerdicts, first: int, entered: IntakeRows) -> ReplayedRows | None:
+    """What the steps of its runs change; None where they change nothing. ``first``: the first row of the batch."""
+    key, plan, runs = found.key, found.plan, found.runs
+    listed = _listed(plan, runs)
+    if not len(listed.replay):
+        return None
+    steps = np.unique(listed.replay >> 1)
+    replay = np.searchsorted(steps, listed.replay >> 1) * 2 + (listed.replay & 1)
+    pairs, row = np.unique(replay * np.int64(len(key.arrivals.order)) + listed.place, return_inverse=True)
+    of_rows, places = np.divmod(pairs, np.int64(len(key.arrivals.order)))
+    numbers, table = key.arrivals.final[places], key.table
+    hits_at, causes = np.flatnonzero(listed.hits), _causes(runs[0], steps, key, entered)
+    sat = np.zeros((len(numbers), 8 * table.bits("sat").shape[1]), np.uint8)
+    sat[row, listed.line] = 1
+    return ReplayedRows(
+        rows=table.batch(numbers),
+        hits=_hits(key, plan, listed.only(hits_at), row[hits_at], np.packbits(sat, axis=1, bitorder="little")),
+        number=numbers,
+        replay=of_rows.astype(np.int32),
+        fresh=(numbers >= first) & (of_rows & 1).astype(np.bool_),
+        emitted_before=listed.told[hits_at].astype(np.bool_),
+        begins=np.array([cause is None for cause in causes], np.bool_),
+        causes=causes,
+        earlier=_earlier(key, runs, steps),
+    )
+
+
+def settle(table: Table, plan: KeySpacePlan, final: I64, runs: Sequence[LineRun]) -> None:
+    """Write down what of the lines of ``runs`` stands at the ``final`` rows."""
+    for run in runs:
+        byte, shift = run.line >> 3, np.uint8(run.line & 7)
+        marks = {"sat": at.HOLDS, "hit": at.HITS, "told": at.TOLD}
+        if plan.lines[run.line].cooldown_ms:
+            marks["emitted"] = at.HITS
+        for name, field in marks.items():
+            table.bits(name)[final, byte] |= run.rows[field].astype(np.uint8) << shift
+
+
+def _listed(plan: KeySpacePlan, runs: Sequence[LineRun]) -> _Listed:
+    """The entries of all lines, once as it was and once as it is."""
+    parts = list[_Listed]()
+    for run in runs:
+        flags, step = run.entries[:, at.FLAGS], run.entries[:, at.STEP]
+        for since, (held, hit, whole, count, came) in enumerate(
+            (
+                (at.HELD_BIT, at.HIT_BIT, at.WAS_WHOLE, at.WAS_COUNT, at.FIRST),
+                (at.HOLDS_BIT, at.HITS_BIT, at.IS_WHOLE, at.IS_COUNT, at.END),
+            )
+        ):
+            mine = np.flatnonzero(flags & held)
+            parts.append(
+                _Listed(
+                    replay=step[mine] * 2 + since,
+                    place=run.entries[mine, at.PLACE],
+                    line=np.full(len(mine), run.line, np.int32),
+                    hits=flags[mine] & hit,
+                    whole=run.entries[mine, whole],
+                    count=run.entries[mine, count],
+                    told=flags[mine] & at.TOLD_BIT,
+                    came=run.steps[step[mine], came],
+                )
+            )
+    parted = [[getattr(each, name) for each in parts] for name in _Listed.__slots__]
+    joined = _Listed(*(np.concatenate(each) for each in parted))
+    rank = np.array(line_ranks(plan), np.int64)[joined.line]
+    return joined.only(np.lexsort((rank, joined.place, joined.replay)))
+
+
+def _causes(run: LineRun, steps: I64, key: KeyRows, entered: IntakeRows) -> list[Cause | None]:
+    """Of each replay the record that changed it: none as it was, and where rows came in order."""
+    causes, came = list[Cause | None](), key.arrivals.came
+    for first, late in run.steps[steps][:, [at.FIRST, at.LATE]].tolist():
+        causes += [None, entered.own_cause(key.table, int(came[first])) if late else None]
+    return causes
+
+
+def _earlier(key: KeyRows, runs: Sequence[LineRun], steps: I64) -> EarlierHits:
+    """Of each replay and line the last hit before what the step changes."""
+    table, before = key.table, key.arrivals.before
+    place, line = set_bits(table.bits("hit")[before])
+    last = {int(of): int(before[at_place]) for at_place, of in zip(place, line, strict=True)}
+    replays, lines, rows = list[int](), list[int](), list[int]()
+    for run in runs:
+        for number, alert in enumerate(run.steps[steps, at.ALERT].tolist()):
+            row = int(key.arrivals.final[alert]) if alert >= 0 else last.get(run.line, -1)
+            if row >= 0:
+                replays += [2 * number, 2 * number + 1]
+                lines += [run.line, run.line]
+                rows += [row, row]
+    numbers = np.array(rows, np.int64)
+    return EarlierHits(
+        np.array(replays, np.int64),
+        np.array(lines, np.int64),
+        numbers,
+        table.number("clock_ms")[numbers],
+        table.id_of,
+    )
+
+
+def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) -> Hits:
+    """The ``listed`` hits, at ``row``s of the replays, as the kernel of windows would give them."""
+    none = no_hits(np.zeros(len(sat), np.bool_))
+    clock_ms = key.table.number("clock_ms")[key.arrivals.final[listed.place]]
+    aggregates = [plan.aggregates[each.aggregate] for each in plan.lines]
+    window_ms = np.array([plan.windows[each.window].window_ms for each in aggregates], np.int64)
+    mean = np.array([each.aggregate == "avg" for each in aggregates], np.bool_)[listed.line]
+    evidence = _Evidence(key, plan)
+    resting = [
+        evidence.of(*each)
+        for each in zip(*(a.tolist() for a in (listed.place, listed.line, listed.came, listed.count)), strict=True)
+    ]
+    rests, values = (np.concatenate([each[i] for each in resting] or [np.zeros(0, np.int64)]) for i in range(2))
+    id_bytes, id_offsets = key.table.ids_of(rests)
+    return Hits(
+        line=listed.line,
+        row=row.astype(np.int32),
+        is_int=~mean,
+        value_i=np.where(mean, 0, listed.whole),
+        value_up=np.zeros(len(row), np.int64),
+        value_f=np.where(mean, listed.whole / np.maximum(listed.count, 1), 0.0),
+        count=listed.count,
+        window_start_ms=clock_ms - window_ms[listed.line],
+        window_end_ms=clock_ms,
+        evidence_offsets=np.cumsum([0, *(len(each[0]) for each in resting)]),
+        evidence_id_bytes=id_bytes,
+        evidence_id_offsets=id_offsets,
+        evidence_clock_ms=key.table.number("clock_ms")[rests],
+        evidence_value_i=values,
+        evidence_value_f=np.zeros(len(values), np.float64),
+        duplicates=none.duplicates,
+        retained=np.arange(len(sat), dtype=np.int32),
+        sat=sat,
+        emitted_line=none.emitted_line,
+        emitted_row=none.emitted_row,
+    )
+
+
+class _Evidence:
+    """The records that hits rest on: of rows in order, those before and those that came."""
+
+    def __init__(self, key: KeyRows, plan: KeySpacePlan) -> None:
+        arrivals = key.arrivals
+        self._plan, self._held, self._ahead = plan, key, len(arrivals.before)
+        self._came = np.append(np.full(self._ahead, -1), arrivals.order)
+        self._rows = np.append(arrivals.before, arrivals.final)
+        self._clock_ms = key.table.number("clock_ms")[self._rows]
+        self._columns = [_in_order(key, number, plan) for number in range(len(plan.columns))]
+        self._enters: dict[int, Any] = {}
+
+    def of(self, place: int, line: int, came: int, count: int) -> tuple[I64, I64]:
+        """The rows that a hit of ``line`` at ``place`` rests on when ``came`` rows have come, and their values."""
+        aggregate = self._plan.aggregates[self._plan.lines[line].aggregate]
+        window, end, wanted = self._plan.windows[aggregate.window], self._ahead + place, min(count, EVIDENCE_MAX)
+        if window.filter not in self._enters:
+            parts = [entering(each, window.filter) for each in (self._held.before, self._held.came)]
+            self._enters[window.filter] = np.append(parts[0], parts[1][self._held.arrivals.order])
+        high, width = int(self._clock_ms[end]) - window.right_open, 2 * wanted
+        found = np.zeros(0, np.int64)
+        while len(found) < wanted:
+            low = max(0, end - width)
+            span = slice(low, end)
+            mine = self._enters[window.filter][span] & (self._came[span] < came) & (self._clock_ms[span] <= high)
+            found = np.flatnonzero(mine) + low
+            if window.include_current:
+                found = np.append(found, end)
+            if not low:
+                break
+            width *= 4
+        found = found[len(found) - wanted :]
+        values = self._columns[aggregate.column][found] if aggregate.column >= 0 else np.zeros(len(found), np.int64)
+        return self._rows[found], values
+
+
+def _in_order(key: KeyRows, column: int, plan: KeySpacePlan) -> Any:
+    """The integers of a column, of the rows before and those that came, in order."""
+    if plan.columns[column][1] != "int":
+        return np.zeros(len(key.before) + len(key.came), np.int64)
+    return np.append(key.before.values[column], key.came.values[column][key.arrivals.order])
