@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
+    OffsetSpec,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -163,9 +164,9 @@ class LocalBroker(Server):
             admin.create_topics([topic], operation_timeout=_ADMIN_S_MAX)[name].result(_ADMIN_S_MAX)
         except KafkaException as error:
             raise PermanentError(f"cannot create topic {name}: {error.args[0].str()}") from error
-        # The controller has created it; the broker learns of it a moment later.
+        # The controller has created it; the broker learns of it a moment later, and leads it another one later.
         deadline_s = time.monotonic() + _ADMIN_S_MAX
-        while len(_led(admin, name)) < partitions:
+        while len(_led(admin, name)) < partitions or not _answers(admin, name, partitions):
             if time.monotonic() > deadline_s:
                 raise SourceError(f"topic {name} was made and has no leader after {_ADMIN_S_MAX:.0f} s")
         return name
@@ -228,6 +229,17 @@ class LocalBroker(Server):
     def _failure(self, what: str) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
         return "\n".join([f"{what}; the end of its log:", *(f"  {line}" for line in lines)])
+
+
+def _answers(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Whether the leader says of each partition where it ends."""
+    wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+    try:
+        for each in admin.list_offsets(wanted, request_timeout=_ADMIN_S_MAX).values():
+            each.result(_ADMIN_S_MAX)
+    except KafkaException:
+        return False
+    return True
 
 
 def _led(admin: AdminClient, topic: str) -> list[int]:
