@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +15,14 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.serve.http.kit import Client, client_of, dependencies, detail
+from tests.unit.serve.http.kit import PATIENT, Client, client_of, dependencies, detail
 
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.io.stores.protocol import AlertFilter, DecisionFilter
 from crossline.serve.fault_log import TellableError
 from crossline.serve.http.commands import CommandResult, Commands
+from crossline.serve.http.deps import CommandWaits
 from crossline.serve.http.problems import ProblemError
 from crossline.serve.http.reads.history import BEGIN_MS, NO_END_MS, LakePlace, LakeReads
 from unit.lake.history_kit import NEW, OLD, HistoricPipeline, burst
@@ -208,7 +210,8 @@ def test_pages_divide_equal_instants_without_loss(root: Path, tmp_path: Path, li
 )
 def test_a_failure_is_asked_again_soon_and_an_answer_seldom(root: Path, tmp_path: Path, error: Exception) -> None:
     commands, now_s = FakeCommands(error=error), [0.0]
-    lake = LakeReads(dependencies(root, tmp_path), commands, clock_s=lambda: now_s[0])
+    deps = replace(dependencies(root, tmp_path), waits=CommandWaits(probe_s=5.0))
+    lake = LakeReads(deps, commands, clock_s=lambda: now_s[0])
 
     def goes_on() -> bool:
         return asyncio.run(lake.older("alerts")) is not None
@@ -264,7 +267,8 @@ def test_a_list_over_store_and_lake_is_the_list_of_all(
     stored = [row for row, (at, kept) in zip(rows, made, strict=True) if at > border or (at == border and kept)]
     names = {each[name] for each in stored}
     in_lake = [row for row in rows if not (row[name] in names and row["n"] < lag)]
-    deps = SimpleNamespace(store=lambda: FakeStore(stored), config=SimpleNamespace(lake=object()), pipeline="p.yaml")
+    parts: dict[str, Any] = {"config": SimpleNamespace(lake=object()), "pipeline": "p.yaml", "waits": PATIENT}
+    deps = SimpleNamespace(store=lambda: FakeStore(stored), **parts)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(LakeReads, "_made", lambda _: True)
         lake = LakeReads(deps, FakeCommands(in_lake))  # type: ignore[arg-type] - what the reads use of it
