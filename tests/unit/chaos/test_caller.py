@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,24 @@ def test_another_body_is_refused_and_noted_so(asks: list[Ask]) -> None:
     assert {(each.answered, each.problem.startswith("409 ")) for each in others} == {("refused", True)}
 
 
+class Turns(asyncio.Event):
+    """Counts how often the loop that it stops has waited until the next payment is due."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.over = sys.maxsize, asyncio.Event()
+
+    async def go_on(self, turns: int) -> None:
+        self.left = turns
+        await self.over.wait()
+
+    async def wait(self) -> Any:
+        self.left -= 1
+        if self.left <= 0:
+            self.over.set()
+        return await super().wait()
+
+
 class SilentApi(Api):
     """Answers nobody until it is told to; counts who waits."""
 
@@ -100,14 +119,13 @@ class SilentApi(Api):
 
 def test_no_new_payment_is_asked_about_while_so_many_have_no_answer(tmp_path: Path) -> None:
     async def ask() -> SilentApi:
-        api = SilentApi()
+        api, turns = SilentApi(), Turns()
         with Notes(tmp_path / "asks") as notes:
-            asker = Asker([api], notes, random.Random(7), 10, OPEN_MAX)  # type: ignore[list-item]
+            asker = Asker([api], notes, random.Random(7), 10, OPEN_MAX, stopping=turns)  # type: ignore[list-item]
             running = asyncio.create_task(asker.run(5_000.0))
             await api.many.wait()
-            for _ in range(100):  # the loop is due to ask hundreds of times
-                await asyncio.sleep(0.001)
-            asker.stopping.set()
+            await turns.go_on(100)
+            turns.set()
             api.open.set()
             await running
         return api
