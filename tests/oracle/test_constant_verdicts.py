@@ -1,4 +1,4 @@
-"""A key judged once where no verdict can change: alerts, decisions' inputs and states as of all variants one by one."""
+"""A key judged once: alerts, decisions' inputs and states as of all variants one by one, and as the naive twin has them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from crossline.state.retraction import replays
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 
 from . import fastpath
+from .corrected import current_states, standing_in_order, step_by_step
 from .fastpath import FastPath, plan_of, stream_spec
 from .strategies import START_MS, STREAM, Body, Record
-from .test_corrections import WITHIN
+from .test_corrections import WITHIN, corrections, disordered, judging, sorted_alert_values
 from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
 
 some = settings(many, max_examples=2000 if DEEP else 12)
@@ -110,6 +111,40 @@ def test_a_key_judged_once_is_as_one_of_all_variants(
     shape, decides = data.draw(shapes(len(made))), data.draw(st.booleans())
     once, variants = (outcome(rules, made, shape, least, decides=decides) for least in (1, sys.maxsize))
     assert once == variants
+
+
+@st.composite
+def near(draw: st.DrawFn) -> list[Body]:
+    """Rules of integers whose thresholds a few records reach: what late records change of them runs one by one."""
+    found: list[Body] = []
+    for number in range(draw(st.integers(1, 2))):
+        kind, field = draw(st.sampled_from(_KINDS))
+        body: Body = {**WITHIN, "rule_id": f"r{number}", "version": 1, "source_topic": STREAM}
+        body |= {"rule_type": "velocity", "group_by": "account", "window": draw(st.sampled_from(["1s", "3s", "5s"]))}
+        body |= {"aggregation_type": kind, **({} if field is None else {"aggregation_field": field})}
+        body |= {"aggregation_threshold": draw(st.sampled_from([1, 2, 2, 3, 4]))}
+        body |= {"operator": draw(st.sampled_from([">=", ">=", ">", "<", "<=", "==", "!="]))}
+        body |= draw(st.sampled_from([{}, {}, {"cooldown": "2s"}, {"bounds": "[]"}, {"bounds": "[)"}]))
+        found.append(body)
+    return found
+
+
+@some
+@given(st.data(), near(), disordered(25))
+def test_what_stands_near_thresholds_is_what_the_log_in_order_says(
+    data: st.DataObject, rules: list[Body], made: list[Record]
+) -> None:
+    alerts = outcome(rules, made, data.draw(shapes(len(made))), 1, decides=data.draw(st.booleans()))[0]
+    assert sorted_alert_values(current_states(alerts)) == standing_in_order(judging(rules), made)
+
+
+@some
+@given(st.data(), near(), disordered(12))
+def test_every_correction_near_thresholds_is_reported_once(
+    data: st.DataObject, rules: list[Body], made: list[Record]
+) -> None:
+    alerts = outcome(rules, made, data.draw(shapes(len(made))), 1, decides=data.draw(st.booleans()))[0]
+    assert sorted(map(repr, corrections(alerts))) == sorted(map(repr, step_by_step(judging(rules), made)))
 
 
 def _runs(found: list[int | None]) -> Any:
