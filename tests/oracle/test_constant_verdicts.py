@@ -1,4 +1,4 @@
-"""A key judged once: alerts, decisions' inputs and states as of all variants one by one, and as the naive twin has them."""
+"""A key judged once: alerts, decisions' inputs and states as of all variants one by one, and as the naive twin has."""
 
 from __future__ import annotations
 
