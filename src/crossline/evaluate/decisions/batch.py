@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import orjson
@@ -14,6 +15,7 @@ import orjson
 from crossline.basics import wire
 from crossline.basics.byte_slices import gathered
 from crossline.basics.values import I64
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines
 
@@ -55,45 +57,67 @@ def packed(table: Table, lines: DecisionLines, *, bare: bool) -> bytes:
 
 
 class Decisions(Sequence[Mapping[str, Any]]):
-    """Decisions in the order of their records; each is parsed from its line on access."""
+    """Decisions, each as a line of JSON without its end; all are parsed at the first access, and kept.
 
-    def __init__(self, few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> None:
+    ``words``: what each of them decided; None: not known without parsing.
+    """
+
+    def __init__(self, lines: Sequence[bytes], words: Sequence[str] | None = None) -> None:
+        self._lines = lines
+        self._words = words
+        self._parsed: list[Mapping[str, Any]] | None = None
+        self._parsing = threading.Lock()  # several sinks read them, each from a thread of its own
+
+    @classmethod
+    def of(cls, few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> Self:
+        """Those of ``few``, which are values, and of ``blocks`` of lines, in the order of their records."""
         parts = [wire.decode(block, "decisions of a batch") for block in blocks]
         chunks = [tuple(chunk) for meta, _ in parts for chunk in meta["chunks"]]
         chunks += [(place[1], place[2], place[3], place[5]) for place, _ in few]
-        self._texts = [text for _, arrays in parts for text in texts(arrays["text"], arrays["ends"])]
-        self._texts += [orjson.dumps(body) for _, body in few]
-        self._words = [meta["words"][code] for meta, arrays in parts for code in arrays["decision"].tolist()]
-        self._words += [body["decision"] for _, body in few]
-        self._order = _order(parts, few, chunks).tolist()
+        lines = [text for _, arrays in parts for text in texts(arrays["text"], arrays["ends"])]
+        lines += [orjson.dumps(body) for _, body in few]
+        words = [meta["words"][code] for meta, arrays in parts for code in arrays["decision"].tolist()]
+        words += [body["decision"] for _, body in few]
+        return cls([lines[at] for at in _order(parts, few, chunks).tolist()], words)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._lines)
 
     @overload
     def __getitem__(self, index: int) -> Mapping[str, Any]: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Mapping[str, Any]]: ...
     def __getitem__(self, index: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-        if isinstance(index, slice):
-            return [orjson.loads(self._texts[at]) for at in self._order[index]]
-        found: Mapping[str, Any] = orjson.loads(self._texts[self._order[index]])
-        return found
+        return self._values()[index]
 
-    def lines(self) -> list[bytes]:
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self._values())
+
+    def _values(self) -> list[Mapping[str, Any]]:
+        with self._parsing:
+            if self._parsed is None:
+                self._parsed = [orjson.loads(line) for line in self._lines]
+            return self._parsed
+
+    def lines(self) -> Sequence[bytes]:
         """Each as JSON, without an end of line."""
-        return [self._texts[at] for at in self._order]
+        return self._lines
 
     def counts(self) -> Mapping[str, int]:
         """How many there are, by what was decided."""
-        return Counter(self._words)
+        return Counter(each["decision"] for each in self._values()) if self._words is None else Counter(self._words)
 
 
 def in_order(few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> Sequence[Mapping[str, Any]]:
     """All decisions of a batch, of ``few`` that are values and of ``blocks`` of lines."""
     if blocks:
-        return Decisions(few, blocks)
+        return Decisions.of(few, blocks)
     return [decision for _, decision in sorted(few, key=lambda each: tuple(each[0]))]
+
+
+def json_lines(decisions: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
+    """Each decision as JSON, without an end of line: as it came, where it came as a line."""
+    return decisions.lines() if isinstance(decisions, Decisions) else [json_bytes(each) for each in decisions]
 
 
 def counted(decisions: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:

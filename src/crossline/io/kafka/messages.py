@@ -83,21 +83,21 @@ def alert_message(
     return Outgoing(topic, key, value, named, partial(alert_message, topic, alert, headers))
 
 
-def decision_message(topic: str, decision: Mapping[str, Any], limit: int | None = None) -> Outgoing:
-    """``decision`` for ``topic``: keyed by the record that it is about, named by its id.
+def decision_message(topic: str, decision: Mapping[str, Any], line: bytes, limit: int | None = None) -> Outgoing:
+    """``decision``, with its JSON in ``line``, for ``topic``: keyed by the record that it is about, named by its id.
 
     Within ``limit`` bytes it keeps the decision: texts are shortened, then the reasons of least weight are left out.
     """
     named = {"decision_id": str(decision["decision_id"])}
     key: bytes | None = str(decision["record_id"]).encode()
-    value = json_bytes(decision)
+    value = line
     if limit is not None:
         whole, key = len(value), _start(key, limit // 4)
         for smaller, left_out in _smaller_decision(decision):
             value = json_bytes({**smaller, "cut": {"bytes": whole, "left_out": left_out}})
             if len(value) <= limit - _around(key, named):
                 break
-    return Outgoing(topic, key, value, named, partial(decision_message, topic, decision))
+    return Outgoing(topic, key, value, named, partial(decision_message, topic, decision, line))
 
 
 def _smaller_decision(decision: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:

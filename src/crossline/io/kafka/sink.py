@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from crossline.basics.errors import CrosslineError, SinkError
 from crossline.basics.times import format_instant
+from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.io.kafka.errors import TOO_LARGE, of_one_topic, raise_any, sink_error_of
 from crossline.io.kafka.idempotent_producer import (
@@ -95,7 +96,9 @@ class KafkaSink:
         self._dedupe_tail = dedupe_tail
         self._timeout_ms = timeout_ms
         self._clock_ms = clock_ms
-        self._idempotent_producer = IdempotentProducer(self._client, timeout_ms, self._mark_delivered)
+        self._idempotent_producer = IdempotentProducer(
+            self._client, timeout_ms, lambda message: self._mark_delivered(*message.place)
+        )
         self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
         self._sent: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # since then, oldest first
         self._batch_id: int | None = None
@@ -159,23 +162,23 @@ class KafkaSink:
         self._tails.clear()
         self._sent.clear()
 
-    def _mark_delivered(self, message: Outgoing) -> None:
-        self._acknowledged.add(message.place)
-        sent = self._sent[message.topic]
-        sent[message.name] = None
+    def _mark_delivered(self, topic: str, name: str) -> None:
+        self._acknowledged.add((topic, name))
+        sent = self._sent[topic]
+        sent[name] = None
         if len(sent) > self._dedupe_tail:
             sent.popitem(last=False)
 
     def _send_once(self, delivery: Delivery) -> None:
         """Send the missing messages in a transaction, with the number of the batch."""
         failures: dict[str, CrosslineError] = {}
-        fresh = list(self._fresh(self._messages(delivery), failures))
+        fresh = self._fresh(self._messages(delivery), failures)
         if fresh:
             producer = self._producer_of(delivery.checkpoint)
             batch = (delivery.batch_id, delivery.began_ms)
-            producer.deliver(batch, list(dict.fromkeys(m.topic for m in fresh)), lambda: fresh)
-            for message in fresh:
-                self._mark_delivered(message)
+            producer.deliver(batch, list(dict.fromkeys(topic for topic, _ in fresh)), fresh.values)
+            for topic, name in fresh:
+                self._mark_delivered(topic, name)
         raise_any(failures)
 
     def _producer_of(self, checkpoint: str) -> TransactionalProducer:
@@ -193,7 +196,7 @@ class KafkaSink:
 
     def _send(self, delivery: Delivery) -> None:
         failures: dict[str, CrosslineError] = {}
-        fresh = list(self._fresh(self._messages(delivery), failures))
+        fresh = self._fresh(self._messages(delivery), failures).values()
         refused = self._idempotent_producer.send(m for m in fresh if m.topic not in self._narrow)
         refused += self._idempotent_producer.send((m for m in fresh if m.topic in self._narrow), unbatched=True)
         large = _too_large(refused, failures)
@@ -201,23 +204,26 @@ class KafkaSink:
             self._send_large(large, failures)
         raise_any(failures)
 
-    def _fresh(self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]) -> Iterator[Outgoing]:
-        """The messages that their topic lacks, each once; none for a topic that cannot be read."""
-        seen: set[tuple[str, str]] = set()
+    def _fresh(
+        self, messages: Iterable[Outgoing], failures: dict[str, CrosslineError]
+    ) -> dict[tuple[str, str], Outgoing]:
+        """The messages that their topic lacks, by place, each once; none for a topic that cannot be read."""
+        fresh: dict[tuple[str, str], Outgoing] = {}
         for message in messages:
-            if message.place in self._acknowledged or message.place in seen or message.topic in failures:
+            topic, name = place = message.place
+            if place in self._acknowledged or place in fresh or topic in failures:
                 continue
-            seen.add(message.place)
-            if message.topic not in self._tails:
+            if topic not in self._tails:
                 try:
-                    self._tails[message.topic] = self._names_at_end(message.topic)
+                    self._tails[topic] = self._names_at_end(topic)
                 except KafkaException as error:
-                    failures[message.topic] = sink_error_of(error.args[0], message.topic)
+                    failures[topic] = sink_error_of(error.args[0], topic)
                     if not of_one_topic(error.args[0]):
-                        raise failures[message.topic] from None
+                        raise failures[topic] from None
                     continue
-            if message.name not in self._tails[message.topic] and message.name not in self._sent[message.topic]:
-                yield message
+            if name not in self._tails[topic] and name not in self._sent[topic]:
+                fresh[place] = message
+        return fresh
 
     def _names_at_end(self, topic: str) -> set[str]:
         if self._dedupe_tail == 0:
@@ -259,9 +265,9 @@ class KafkaSink:
             fits = _TOPIC_NAME.fullmatch(wanted) is not None
             headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
             yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
-        for decision in delivery.decisions:
+        for decision, line in zip(delivery.decisions, json_lines(delivery.decisions), strict=True):
             if decision.get("sink_topic") is not None:
-                yield decision_message(decision["sink_topic"], decision)
+                yield decision_message(decision["sink_topic"], decision, line)
         if self._dead_letter_topic is not None:
             for letter in delivery.dead:
                 yield dead_message(self._dead_letter_topic, letter)

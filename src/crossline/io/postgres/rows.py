@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
+from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.postgres.text_escapes import MARK, escape, escape_value, indexed
 from crossline.io.sinks.base import Delivery
 
@@ -68,15 +69,18 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Rows of one table, each under its identity with the month that it is of, in the order of their delivery."""
+    """Rows of one table, each under its identity with the month that it is of, in the order of their delivery.
+
+    An identity is a UUID as 32 hexadecimal digits, a month its first day as ``2026-11-01``.
+    """
 
     table: str
-    rows: dict[uuid.UUID, tuple[date, Row]]
+    rows: dict[str, tuple[str, Row]]
 
     @property
     def months(self) -> set[date]:
         """The first days of the months that rows are of."""
-        return {month for month, _ in self.rows.values()}
+        return {date.fromisoformat(month) for month in {month for month, _ in self.rows.values()}}
 
 
 def rows_of(delivery: Delivery, now_ms: int) -> list[TableRows]:
@@ -94,9 +98,10 @@ def rows_of(delivery: Delivery, now_ms: int) -> list[TableRows]:
     found = []
     for table, each in made.items():
         at = [name for name, _ in TABLES[table]].index(PARTITIONED.get(table, "delivered_at"))
-        rows: dict[uuid.UUID, tuple[date, Row]] = {}
+        rows: dict[str, tuple[str, Row]] = {}
+        start = _identity_start(delivery.pipeline, table)
         for name, row in each:
-            rows.setdefault(_identity(delivery.pipeline, table, name), (_month(row[at]), row))
+            rows.setdefault(_identity(start, name), (_month(row[at]), row))
         if rows:
             found.append(TableRows(table, rows))
     return found
@@ -111,15 +116,31 @@ def entity(name: str, value: Any) -> str:
 _ESCAPE = "\\"
 
 
-def _identity(pipeline: str, table: str, name: Sequence[object]) -> uuid.UUID:
-    """The 128-bit identity of an item of a pipeline."""
-    # With escapes for all that is not ASCII: no text is beyond it.
-    encoded = json.dumps([pipeline, table, *name])
-    return uuid.UUID(bytes=hashlib.blake2b(encoded.encode(), digest_size=16).digest())
+def _identity_start(pipeline: str, table: str) -> bytes:
+    """What the encoded names of all items of a table begin with (see ``_identity``)."""
+    return json.dumps([pipeline, table])[:-1].encode()
 
 
-def _month(instant: str) -> date:
-    return date(int(instant[:4]), int(instant[5:7]), 1)
+def _identity(start: bytes, name: Sequence[object]) -> str:
+    """The 128-bit identity of an item: a digest of its pipeline, its table and its name, as a JSON list.
+
+    Stored identities must stay the same, so that list is as ``json.dumps`` writes it: with a space behind each comma,
+    and with escapes for all that is not ASCII, since no text is beyond those.
+    """
+    encoded = "".join([f", {_quoted(each) if isinstance(each, str) else json.dumps(each)}" for each in name])
+    return hashlib.blake2b(start + encoded.encode() + b"]", digest_size=16).hexdigest()
+
+
+_quoted = json.encoder.encode_basestring_ascii
+
+
+def _month(instant: str) -> str:
+    return _first_day(instant[:7])
+
+
+@lru_cache(maxsize=1_000)
+def _first_day(month: str) -> str:
+    return date(int(month[:4]), int(month[5:7]), 1).isoformat()
 
 
 def _text(value: Any) -> str | None:
@@ -136,6 +157,11 @@ def _json(value: Any) -> str:
         encoded = json_bytes(value)
     except TypeError:  # half a surrogate pair
         encoded = _NUL
+    return _held(encoded, value)
+
+
+def _held(encoded: bytes, value: Any) -> str:
+    """``value``, which ``encoded`` is, as JSON that the database holds."""
     return (json_bytes(escape_value(value)) if _NUL in encoded or _MARK_BYTES in encoded else encoded).decode()
 
 
@@ -171,12 +197,12 @@ def _alerts(delivery: Delivery, now: str, mark: Row) -> Iterator[tuple[Row, Row]
 
 
 def _decisions(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
-    for d in delivery.decisions:
+    for d, line in zip(delivery.decisions, json_lines(delivery.decisions), strict=True):
         row = (
             *(_name(d["decision_id"]), _text(d.get("kind", "decision")), _text(d["decision"])),
             *(d["score"], d["policy_version"], d.get("revision", 0)),
             *(_name(d.get("revises")), _text(d.get("because")), _text(d["stream"]), _name(d["record_id"])),
-            *(_instant(d["event_time"]), d.get("decided_at"), _json(d)),
+            *(_instant(d["event_time"]), d.get("decided_at"), _held(line, d)),
             *mark,
         )
         yield (d["decision_id"],), row

@@ -20,6 +20,7 @@ nor one of ``_.-~`` is percent-encoded, so that no value can make another entity
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -48,4 +49,8 @@ def _text(value: Any) -> str:
 
 def part(text: str) -> str:
     """A name as part of a key."""
-    return quote(text, safe="", errors="surrogatepass")
+    # Most names need no escape, and ``quote`` takes three times as long to see that.
+    return text if _PLAIN(text) else quote(text, safe="", errors="surrogatepass")
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch

@@ -162,15 +162,16 @@ stand(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
 return 1
 """
 )
-# A decision: the newest of its record stays, whichever comes last. KEYS: decision. ARGV: JSON, revision, seconds.
+# Decisions: the newest of each record stays, whichever comes last. KEYS: a decision each. ARGV: seconds, then for each
+# decision its JSON, its policy's version, its revision.
 # The policy's version goes before the number of the revision: a new one decides about a record anew.
-WRITE_DECISION = """
-local known = redis.call('GET', KEYS[1])
-if known then
-  local was = cjson.decode(known)
-  local version, revision = tonumber(ARGV[2]), tonumber(ARGV[3])
-  if was.policy_version > version or (was.policy_version == version and was.revision > revision) then return 0 end
+WRITE_DECISIONS = """
+for n, key in ipairs(KEYS) do
+  local text, version, revision = ARGV[3 * n - 1], tonumber(ARGV[3 * n]), tonumber(ARGV[3 * n + 1])
+  local known = redis.call('GET', key)
+  local was = known and cjson.decode(known)
+  local newer = was and (was.policy_version > version or (was.policy_version == version and was.revision > revision))
+  if not newer then redis.call('SET', key, text, 'EX', ARGV[1]) end
 end
-redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[4])
 return 1
 """

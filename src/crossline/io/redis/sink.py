@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,13 +17,16 @@ from crossline.basics.errors import PermanentError, SinkError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.alerts.current_alerts import RETRACTED
+from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.redis.connections import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.keys import RANKS, entity, part
-from crossline.io.redis.scripts import WRITE_ALERT, WRITE_DECISION, WRITE_DUE, WRITE_REVISED
+from crossline.io.redis.scripts import WRITE_ALERT, WRITE_DECISIONS, WRITE_DUE, WRITE_REVISED
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.settings.redis import RedisSettings
 
-CHUNK = 500  # calls sent together
+CHUNK = 500  # alerts asked for together
+KEYS_EACH = 3_000  # of calls sent together: 500 alerts, or as many decisions; their answer has TIMEOUT_S
+DECISIONS_EACH = 100  # decisions of one call: one script, during which the server answers nobody else
 DUE_MAX = 10_000  # entities whose graver action has ended, looked at with one delivery
 TIMEOUT_S = 5.0
 # What a server answers that will pass: it is full, a replica, without its replicas, and lost its scripts just now.
@@ -74,11 +76,11 @@ class RedisSink:
         """Send what Redis does not have yet. Raises SinkError where the server is unreachable."""
         if self._client is None:
             raise PermanentError("the sink is not open")
-        texts = (WRITE_DUE, WRITE_ALERT, WRITE_REVISED, WRITE_DECISION)
+        texts = (WRITE_DUE, WRITE_ALERT, WRITE_REVISED, WRITE_DECISIONS)
         try:
             calls = self._calls(delivery, self._entities(self._client, delivery))
             scripts = {text: self._client.register_script(text) for text in texts}
-            while chunk := list(islice(calls, CHUNK)):
+            for chunk in _chunks(calls):
                 pipe = self._client.pipeline(transaction=False)
                 for text, keys, arguments in chunk:
                     scripts[text](keys=keys, args=arguments, client=pipe)
@@ -125,8 +127,11 @@ class RedisSink:
         for alert in for_delivery(delivery):
             about = alert["stream"], alert["record_id"], alert["corrects"] or alert["alert_id"]
             yield self._alert({**alert, "delivered_at": now}, last.get(about))
+        lines = json_lines(delivery.decisions)
+        for at in range(0, len(lines), DECISIONS_EACH):
+            upto = at + DECISIONS_EACH
+            yield self._decisions(delivery.decisions[at:upto], lines[at:upto])
         for decision in delivery.decisions:
-            yield self._decision(decision)
             for alert_id in _rests_on(decision) if decision["revision"] else ():
                 if entities.get(alert_id):
                     yield self._revision(decision, alert_id, entities[alert_id])
@@ -168,18 +173,30 @@ class RedisSink:
         ]
         return WRITE_ALERT, keys, arguments
 
-    def _decision(self, decision: Mapping[str, Any]) -> Call:
-        place: Sequence[str] = (part(decision["stream"]), part(str(decision["record_id"])))
-        arguments = [
-            json_bytes(decision),
-            decision["policy_version"],
-            decision["revision"],
-            _seconds(self._settings.known),
-        ]
-        return WRITE_DECISION, [self._key("decision", *place)], arguments
+    def _decisions(self, decisions: Sequence[Mapping[str, Any]], lines: Sequence[bytes]) -> Call:
+        keys: list[str | bytes] = []
+        arguments: list[str | bytes | int] = [_seconds(self._settings.known)]
+        for each, line in zip(decisions, lines, strict=True):
+            keys.append(self._key("decision", part(each["stream"]), part(str(each["record_id"]))))
+            arguments += (line, each["policy_version"], each["revision"])
+        return WRITE_DECISIONS, keys, arguments
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._prefix, *parts))
+
+
+def _chunks(calls: Iterable[Call]) -> Iterator[list[Call]]:
+    """The calls in their order, in pieces of at most KEYS_EACH keys, or of one call."""
+    chunk: list[Call] = []
+    held = 0
+    for call in calls:
+        held += len(call[1])
+        if chunk and held > KEYS_EACH:
+            yield chunk
+            chunk, held = [], len(call[1])
+        chunk.append(call)
+    if chunk:
+        yield chunk
 
 
 def client_of(settings: RedisSettings, environment: Mapping[str, str]) -> redis.Redis:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-import orjson
-
+from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.sinks.base import Delivery
 
 # The first of two of one id stays, as with alerts.
@@ -23,6 +22,6 @@ def store_decisions(connection: sqlite3.Connection, delivery: Delivery, now: str
 
 
 def _rows(delivery: Delivery, now: str) -> Iterator[tuple[object, ...]]:
-    for decision in delivery.decisions:
+    for decision, line in zip(delivery.decisions, json_lines(delivery.decisions), strict=True):
         named = (decision[name] for name in _OF_DECISION)
-        yield (*named, now, delivery.pipeline, delivery.batch_id, orjson.dumps(dict(decision)).decode())
+        yield (*named, now, delivery.pipeline, delivery.batch_id, line.decode())

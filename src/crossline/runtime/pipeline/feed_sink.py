@@ -12,7 +12,7 @@ import orjson
 from crossline.basics.errors import SinkError, UsageError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.evaluate.decisions.batch import Decisions
+from crossline.evaluate.decisions.batch import json_lines
 from crossline.evaluate.decisions.decision import RulesInForce
 from crossline.io.feed.files import Ends, FeedFolder, batch_path, write_batch
 from crossline.io.files.listing import ChunkList
@@ -202,8 +202,7 @@ class FeedSink:
 
 
 def _sections(delivery: Delivery, now_ms: int) -> dict[str, list[bytes]]:
-    decisions, now = delivery.decisions, format_instant(now_ms)
-    lines = decisions.lines() if isinstance(decisions, Decisions) else [json_bytes(each) for each in decisions]
+    now = format_instant(now_ms)
     dead = [
         {
             "stream": each.stream,
@@ -227,7 +226,7 @@ def _sections(delivery: Delivery, now_ms: int) -> dict[str, list[bytes]]:
         for each in delivery.late
     ]
     return {
-        "decisions": lines,
+        "decisions": list(json_lines(delivery.decisions)),
         "alerts": [json_bytes({**alert, "delivered_at": now}) for alert in for_delivery(delivery)],
         "dead": [orjson.dumps(each) for each in dead],
         "late": [orjson.dumps(each) for each in late],

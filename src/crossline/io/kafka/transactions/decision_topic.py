@@ -6,12 +6,14 @@ as it lives, and keeps its client. A process that takes the shard over ends the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
+from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.kafka.client import librdkafka_settings
-from crossline.io.kafka.messages import decision_message
+from crossline.io.kafka.messages import Outgoing, decision_message
 from crossline.settings.kafka import KafkaSinkSettings
 
 if TYPE_CHECKING:
@@ -54,9 +56,13 @@ class DecisionTopic:
         """
         number, count = shard
         name = f"crossline-{self.pipeline}-{checkpoint}-{self.topic}-{number}-of-{count}"
+        lines = json_lines(decisions)
+
+        def messages() -> Iterator[Outgoing]:
+            return map(decision_message, repeat(self.topic), decisions, lines)
+
         for client in self.clients:
-            post = self._producer_of(client, checkpoint, name)
-            post.deliver(batch, [self.topic], lambda: (decision_message(self.topic, each) for each in decisions))
+            self._producer_of(client, checkpoint, name).deliver(batch, [self.topic], messages)
 
     @staticmethod
     def _producer_of(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:

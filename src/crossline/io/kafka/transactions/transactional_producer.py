@@ -29,6 +29,7 @@ from crossline.io.kafka.errors import (
     transaction_error,
 )
 from crossline.io.kafka.idempotent_producer import (
+    POLL_EACH,
     AbandonedError,
     KafkaDeadline,
     Refused,
@@ -292,12 +293,14 @@ class TransactionalProducer:
         refused = Refused()
         wanted = set(topics)
         producer.begin_transaction()
-        for message in messages():
+        for nth, message in enumerate(messages()):
             if message.topic in wanted:
-                limit = limits.get(message.name)
+                limit = limits.get(message.name) if limits else None
                 self._produce(producer, message if limit is None else message.cut(limit), refused)
                 if message.topic in self._narrow:
                     self._flush(producer, refused)
+            if (nth + 1) % POLL_EACH == 0:
+                producer.poll(0)
             if refused:
                 break
         self._flush(producer, refused)
@@ -327,7 +330,7 @@ class TransactionalProducer:
             if error is not None:
                 refused.append((message, error))
 
-        deadline = KafkaDeadline(self._timeout_ms / 1000, self.stop)
+        deadline: KafkaDeadline | None = None
         headers = [(name, text.encode()) for name, text in message.headers.items()]
         while not refused:
             try:
@@ -335,6 +338,7 @@ class TransactionalProducer:
                     message.topic, key=message.key, value=message.value, headers=headers, on_delivery=answered
                 )
             except BufferError:
+                deadline = deadline or KafkaDeadline(self._timeout_ms / 1000, self.stop)
                 producer.poll(0.1)  # the client's queue is full: let it drain
                 self._raise_if_disconnected()
                 if deadline.expired:
@@ -345,7 +349,6 @@ class TransactionalProducer:
                     raise
                 refused.append((message, error.args[0]))
             else:
-                producer.poll(0)
                 return
 
     def _flush(self, producer: Producer, refused: Refused) -> None:
