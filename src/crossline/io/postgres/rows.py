@@ -12,7 +12,7 @@ from typing import Any
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
-from crossline.evaluate.decisions.batch import json_lines
+from crossline.evaluate.decisions.batch import Decisions
 from crossline.io.postgres.text_escapes import MARK, escape, escape_value, indexed
 from crossline.io.sinks.base import Delivery
 
@@ -160,6 +160,12 @@ def _json(value: Any) -> str:
     return _held(encoded, value)
 
 
+def _bodies(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    if isinstance(decisions, Decisions):
+        return [_held(line, each) for line, each in zip(decisions.lines(), decisions, strict=True)]
+    return [_json(each) for each in decisions]
+
+
 def _held(encoded: bytes, value: Any) -> str:
     """``value``, which ``encoded`` is, as JSON that the database holds."""
     return (json_bytes(escape_value(value)) if _NUL in encoded or _MARK_BYTES in encoded else encoded).decode()
@@ -197,12 +203,12 @@ def _alerts(delivery: Delivery, now: str, mark: Row) -> Iterator[tuple[Row, Row]
 
 
 def _decisions(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
-    for d, line in zip(delivery.decisions, json_lines(delivery.decisions), strict=True):
+    for d, body in zip(delivery.decisions, _bodies(delivery.decisions), strict=True):
         row = (
             *(_name(d["decision_id"]), _text(d.get("kind", "decision")), _text(d["decision"])),
             *(d["score"], d["policy_version"], d.get("revision", 0)),
             *(_name(d.get("revises")), _text(d.get("because")), _text(d["stream"]), _name(d["record_id"])),
-            *(_instant(d["event_time"]), d.get("decided_at"), _held(line, d)),
+            *(_instant(d["event_time"]), d.get("decided_at"), body),
             *mark,
         )
         yield (d["decision_id"],), row
