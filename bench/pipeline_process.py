@@ -20,6 +20,7 @@ import psutil
 from crossline.io.sinks.base import Delivery
 from crossline.observe.watch.run_watch import RunWatch as Pages
 from crossline.runtime.machine.garbage import collect_seldom
+from crossline.runtime.machine.thread_turns import take_short_turns
 from crossline.runtime.pipeline import pipeline
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
 from crossline.runtime.pipeline.pipeline import Pipeline
@@ -119,6 +120,7 @@ def main() -> None:
     parser.add_argument("--no-placement", action="store_true", help="shards go to any free executor, to compare")
     options = parser.parse_args()
     collect_seldom()  # as the command does
+    take_short_turns()
     if options.no_placement:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
         options.set.append("spark.locality.wait.process=0")

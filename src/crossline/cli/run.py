@@ -22,6 +22,7 @@ from crossline.cli.startup import Startup
 from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.logs import of_run
 from crossline.runtime.java.launch import RunningJava, kill_java, launch_ahead
+from crossline.runtime.machine.thread_turns import take_short_turns
 
 if TYPE_CHECKING:
     from crossline.io.sinks.base import Delivery
@@ -90,6 +91,7 @@ class _Wanted:
 def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: ProgressLine, wanted: _Wanted) -> str:
     """Run it to its end; the summary."""
     ahead = _launch_ahead(pipeline)
+    take_short_turns()
     watch = held = None
     from crossline.runtime.pipeline.assemble import RunOptions, assemble, hold_ahead, read_config, session_for
     from crossline.runtime.spark_internals.gateway import end_session, raise_if_java_ended
