@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Self
 
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.evaluate.decisions.batch import Decisions
+from crossline.io.sinks.decisions import Decisions
 from crossline.io.sinks.delivery import Delivery
 
 

@@ -13,7 +13,6 @@ from confluent_kafka import KafkaException
 
 from crossline.basics.errors import CrosslineError, SinkError
 from crossline.basics.times import format_instant
-from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.io.kafka.errors import TOO_LARGE, of_one_topic, raise_any, sink_error_of
 from crossline.io.kafka.idempotent_producer import (
@@ -34,6 +33,7 @@ from crossline.io.kafka.messages import (
 )
 from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
+from crossline.io.sinks.decisions import json_lines
 from crossline.logs import get_logger
 from crossline.settings import kafka as config_kafka
 

@@ -11,8 +11,8 @@ from typing import Any
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import StateError
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.evaluate.decisions.batch import Decisions, json_lines
 from crossline.io.sinks.base import Delivery, LateRecord
+from crossline.io.sinks.decisions import Decisions, json_lines
 
 _VERSION = 2
 _DECISIONS_WITHIN = 1  # the version whose decisions are in the first line

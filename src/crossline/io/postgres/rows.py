@@ -12,9 +12,9 @@ from typing import Any
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
-from crossline.evaluate.decisions.batch import Decisions
 from crossline.io.postgres.text_escapes import MARK, escape, escape_value, indexed
 from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.decisions import Decisions
 
 Row = tuple[Any, ...]
 

@@ -17,11 +17,11 @@ from crossline.basics.errors import PermanentError, SinkError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.alerts.current_alerts import RETRACTED
-from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.redis.connections import BoundedConnection, BoundedTlsConnection
 from crossline.io.redis.keys import RANKS, entity, part
 from crossline.io.redis.scripts import WRITE_ALERT, WRITE_DECISIONS, WRITE_DUE, WRITE_REVISED
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
+from crossline.io.sinks.decisions import json_lines
 from crossline.settings.redis import RedisSettings
 
 CHUNK = 500  # alerts asked for together

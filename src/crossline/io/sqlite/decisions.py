@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.sinks.base import Delivery
+from crossline.io.sinks.decisions import json_lines
 
 # The first of two of one id stays, as with alerts.
 _DECISION = """

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from crossline.evaluate.alerts.breaker import instants_ms
-from crossline.evaluate.decisions.batch import counted
 from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, Sink
+from crossline.io.sinks.decisions import counted
 from crossline.observe.sinks import named
 from crossline.runtime.pipeline.lake_spool_sink import LakeSpoolSink
 from crossline.runtime.work.totals import RAN, WAYS, Totals

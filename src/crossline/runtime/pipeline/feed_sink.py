@@ -12,12 +12,12 @@ import orjson
 from crossline.basics.errors import SinkError, UsageError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.evaluate.decisions.batch import json_lines
 from crossline.evaluate.decisions.decision import RulesInForce
 from crossline.io.feed.files import Ends, FeedFolder, batch_path, write_batch
 from crossline.io.files.listing import ChunkList
 from crossline.io.objects.file_stores import StoreUnavailableError
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
+from crossline.io.sinks.decisions import json_lines
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.snapshot.spark_log import offsets_of
 

@@ -13,9 +13,10 @@ import orjson
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.evaluate.alerts.alert_json import read_alerts
-from crossline.evaluate.decisions.batch import Placed, in_order
+from crossline.evaluate.decisions.batch import Placed
 from crossline.evaluate.output import StreamClocks
 from crossline.ingest.route.part_codec import dead_from_json
+from crossline.io.sinks.decisions import in_order
 from crossline.io.sinks.delivery import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter

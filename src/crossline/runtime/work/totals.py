@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crossline.evaluate.decisions.batch import counted
+from crossline.io.sinks.decisions import counted
 from crossline.io.sinks.delivery import Delivery
 
 STORED = "from_lake"  # the figure of a batch whose records came from the lake, since topics had deleted them

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
-from crossline.evaluate.decisions.batch import json_lines
 from crossline.io.kafka.client import librdkafka_settings
 from crossline.io.kafka.messages import Outgoing, decision_message
+from crossline.io.sinks.decisions import json_lines
 from crossline.settings.kafka import KafkaSinkSettings
 
 if TYPE_CHECKING:
