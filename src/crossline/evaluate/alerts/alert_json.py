@@ -41,17 +41,20 @@ def _with_digits(value: Any) -> Any:
 def read_alert(raw: bytes | str) -> dict[str, Any]:
     """The alert in ``raw``, which ``json_bytes`` wrote."""
     alert: dict[str, Any] = orjson.loads(raw)
-    return json.loads(raw) if _is_cut(alert) else alert
+    return json.loads(raw) if is_cut(alert) else alert
 
 
 def read_alerts(raw: bytes | str) -> list[dict[str, Any]]:
     """The list of alerts in ``raw``."""
     alerts: list[dict[str, Any]] = orjson.loads(raw)
-    return json.loads(raw) if any(_is_cut(alert) for alert in alerts) else alerts
+    return json.loads(raw) if any(is_cut(alert) for alert in alerts) else alerts
 
 
-def _is_cut(alert: Mapping[str, Any]) -> bool:
-    """Whether a figure of the alert, the only numbers that may be so large, may have been a longer integer."""
+def is_cut(alert: Mapping[str, Any]) -> bool:
+    """Whether a figure of an alert that the quick reader read may have been a longer integer.
+
+    Figures are the only numbers of an alert that may be so large.
+    """
     figures = (alert.get("evidence") or {}).get("figures") or {}
     read = (figure["value"] for figure in figures.values() if isinstance(figure, Mapping) and "value" in figure)
     return any(isinstance(value, float) and abs(value) >= WORD for value in (alert.get("value"), *read))
