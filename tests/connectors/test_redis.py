@@ -384,3 +384,16 @@ def test_a_command_that_fails_half_way_is_reported_again_whole(made: Callable[..
     seen.write(alert("a"), alert("b", key={"account_id": "a2"}), alert("c"))
     assert sorted(seen.alert_ids()) == ["id-a", "id-b", "id-c"]
     assert seen.status("account_id=a2") == standing("step_up", 40, "b")
+
+
+def test_decisions_of_several_calls_are_all_there_and_the_newest_of_each_record(made: Callable[..., Seen]) -> None:
+    seen = made()
+    many = [decision(f"t{n}", "allow") for n in range(2 * module.DECISIONS_EACH + 1)]
+    revised = [decision("t0", "block", revision=2), decision("t0", "review", revision=1)]
+    seen.write(decisions=(*revised, *many))
+    assert seen.get("decision", "payments", "t0")["decision"] == "block", "within one call and over two"
+    assert {seen.get("decision", "payments", f"t{n}")["decision"] for n in range(1, len(many))} == {"allow"}
+    seen.write(decisions=(decision("t5", "block", version=2), decision("t5", "step_up", version=2)))
+    assert seen.get("decision", "payments", "t5")["decision"] == "step_up", (
+        "of the same version and revision the last one"
+    )
