@@ -11,7 +11,7 @@ from functools import partial
 from crossline.basics.errors import StateError
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState
-from crossline.evaluate.state_log import apply_delta, encode_delta, expect, expired
+from crossline.evaluate.state_log import Foresight, apply_delta, encode_delta, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.log_folders import begin_with_backfill, depth_folder
@@ -143,14 +143,12 @@ class ShardCache:
         log = StateLog(self._root(query_id, depth), shard)
         fill = partial(_fill, self._root(query_id, 1), depth, shard, snapshot, cached.state)
         whole = sum(each.bytes for each in log.segments() if each.first < batch_id) if cached.batch_id < 0 else 0
-        read = read_bytes = foreseen = 0
+        foresight, read, read_bytes = Foresight(whole), 0, 0
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             read, read_bytes = read + 1, read_bytes + sum(each.nbytes for each in arrays.values())
             fill([item["state_store"] for item in meta["state_stores"]])
             apply_delta(snapshot.kept_at(depth), cached.state, meta, arrays, snapshot.bounds)
-            if whole > read_bytes >= max(1, 2 * foreseen):
-                foreseen = read_bytes
-                expect(cached.state, whole / read_bytes)
+            foresight.applied(cached.state, arrays)
         fill([lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores])
         return read, read_bytes
 
