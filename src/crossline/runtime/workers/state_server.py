@@ -47,23 +47,20 @@ ANNOUNCEMENT = "state_servers"  # in the temporary folder: the folder in which t
 class StateServerFolder:
     """Where the state servers of one daemon listen: ``folder``, made by the first; ``lifeline``: a pipe (read, write).
 
-    ``lifeline`` None: in a process that is none of the daemon's, which meets state servers and forks none.
+    ``lifeline`` None: in a process that is none of the daemon's: it has state servers forked, and forks none itself.
     """
 
     folder: Path
     lifeline: tuple[int, int] | None
 
     def connect(self, number: int) -> Connection:
-        """A connection to state server ``number``. Callers with a lifeline fork it if it does not run.
+        """A connection to state server ``number``, which is forked if it does not run.
 
-        Raises OSError where it is not there and this process forks none.
+        Raises OSError where it is not there, and neither the fork server nor this process forks it.
         """
-        try:
+        with suppress(FileNotFoundError, ConnectionRefusedError):
             return _connect(self._address(number))
-        except (FileNotFoundError, ConnectionRefusedError):
-            if self.lifeline is None:
-                raise
-            return self._fork(number, self.lifeline[0])
+        return self._fork(number)
 
     def has(self, number: int) -> bool:
         """Whether state server ``number`` was forked."""
@@ -82,17 +79,20 @@ class StateServerFolder:
     def _address(self, number: int) -> str:
         return str(self.folder / f"server-{number}")
 
-    def _fork(self, number: int, lifeline: int) -> Connection:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+    def _fork(self, number: int) -> Connection:
+        if self.lifeline is not None:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
         address = self._address(number)
         with Path(f"{address}.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
             if not fork_server.request_state_server(self.folder, number):
+                if self.lifeline is None:
+                    raise ConnectionRefusedError(f"{address}: no process there, and none that forks it")
                 with self._listening(number) as listening:
                     if os.fork() == 0:
-                        _live(self, listening, lifeline)
+                        _live(self, listening, self.lifeline[0])
             return _connect(address)
 
     def _listening(self, number: int) -> socket.socket:
