@@ -28,9 +28,11 @@ from crossline.runtime.snapshot.snapshot import StaticSnapshot
 from crossline.runtime.stages.rows import READ
 from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.state_log.read_ahead import ReadAhead
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import state_server, state_servers
+from crossline.runtime.workers.fork_server import request_state_server
 from crossline.runtime.workers.state_server import StateServerFolder
 from crossline.runtime.workers.state_servers import judge_shards
 from e2e.killing import family
@@ -323,6 +325,63 @@ def test_what_was_read_ahead_is_not_read_by_the_batch(home: Home, log: list[Reco
         read = read_of(home.batch(number, data))
         assert read == [], f"batch {number} read {read}"
     assert home.figures() == twin
+
+
+def standbys(home: Home) -> set[int]:
+    return {pid for pid in home.state_servers() if psutil.Process(pid).name() == "cl-standby"}
+
+
+def test_a_standby_takes_over_from_a_state_server_that_is_killed(home: Home, log: list[Record], twin: Any) -> None:
+    """And is followed by another. Where both are killed at once, or it alone, the log is read, as without it."""
+    home.cache = replace(home.cache, standby=True)
+    for number, data in enumerate(batches_of(log)):
+        both = number % 4 == 3
+        before = home.state_servers()
+        killed = before if both else before - standbys(home) if number % 2 == 0 else standbys(home)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda gone=killed: not gone & home.state_servers())
+        read = read_of(home.batch(number, data))
+        if number > 2:
+            assert read == ([number] * SHARDS if both else [1] * SHARDS if number % 2 == 0 else []), number
+            assert len(home.state_servers()) == 2 * STATE_SERVERS
+        # Each has been asked to read by now, and answers one after the other.
+        for server in range(STATE_SERVERS):
+            _ask_last(home, server)
+    assert home.figures() == twin
+    home.end()
+    until(lambda: not home.alive() and not home.place.exists())
+
+
+def test_a_standby_that_does_not_answer_holds_up_no_batch(home: Home, log: list[Record], twin: Any) -> None:
+    home.cache = replace(home.cache, standby=True)
+    for number, data in enumerate(batches_of(log)):
+        home.batch(number, data)
+        if number == 2:
+            for server in range(STATE_SERVERS):
+                _ask_last(home, server)
+            frozen = standbys(home)
+            assert len(frozen) == STATE_SERVERS
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+    assert standbys(home) == frozen
+    assert home.figures() == twin
+
+
+def test_no_other_name_is_forked(home: Home) -> None:
+    for name in ("../server-1", "server-", "standby-1234", "worker-1", "x" * 80):
+        assert not request_state_server(home.place, name)
+    assert home.state_servers() == set()
+    assert request_state_server(home.place, "standby-0")
+    assert len(home.state_servers()) == 1
+
+
+def _ask_last(home: Home, number: int) -> None:
+    """Returns once standby ``number``, where there is one, has done all that it was asked for before."""
+    address = str(home.place / f"standby-{number}")
+    with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
+        connection.send_bytes(pickle.dumps((ReadAhead(home.source, home.cache, "query", 0, ()), [])))
+        connection.recv_bytes()
 
 
 def test_a_log_that_cannot_be_read_ahead_fails_the_batch_alone(home: Home, log: list[Record]) -> None:
