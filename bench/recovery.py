@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one run of 1,000,000 records")
     parser.add_argument("--kill", default="pipeline", choices=["pipeline", *KILLS], help="what dies")
+    parser.add_argument("--standby", action="store_true", help="each state server has one (engine.standby)")
     options = parser.parse_args()
     if options.quick:
         options.records, options.runs = 1_000_000, 1
@@ -213,10 +214,10 @@ def kill_one(pipeline: Path, process: subprocess.Popen[bytes], name: str) -> dic
     }
 
 
-def measure_losses(rules: Rules, records: int, kill: str, times: int) -> list[dict[str, Any]]:
+def measure_losses(rules: Rules, records: int, kill: str, times: int, *, standby: bool) -> list[dict[str, Any]]:
     """Kills one after the other, in one run."""
     name, master = KILLS[kill]
-    engine = {"master": master, "shards": 2}
+    engine: dict[str, Any] = {"master": master, "shards": 2, "standby": standby}
     if kill == "executor":
         engine |= {"spark": {"spark.executor.memory": "512m"}}
     with own_folder_for("bench") as folder:
@@ -247,7 +248,7 @@ def report_losses(options: argparse.Namespace) -> None:
     """Kills of one process, by rule set."""
     report = Report("recovery", f"From SIGKILL to a {options.kill} to the end of the first batch after it, 2 cores")
     for name in options.sets.split(","):
-        runs = measure_losses(SETS[name], options.records, options.kill, options.runs)
+        runs = measure_losses(SETS[name], options.records, options.kill, options.runs, standby=options.standby)
         medians = {field: median([run[field] for run in runs]) for field in runs[0]}
         report.add(
             rules=name,
