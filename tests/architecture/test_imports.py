@@ -253,6 +253,7 @@ def test_private_parts_of_spark_have_a_room_of_their_own() -> None:
         "batch_fetcher",
         "gateway",
         "gateway_guard",
+        "lost_executors",
         "query_cleanup",
         "rate_controller",
         "shard_placement",

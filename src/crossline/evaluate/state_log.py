@@ -51,11 +51,25 @@ def apply_delta(
     apply_backfill(plans, state, meta, arrays, bounds)
 
 
-def expect(state: ShardState, share: float) -> None:
-    """Stores are to become ``share`` times as large: what grows with their records is made that large at once."""
-    for store in state.stores.values():
-        if isinstance(store, RecordStore):
-            store.expect(int(store.records * share))
+class Foresight:
+    """What a state that is read from its beginning will hold, as the first blobs foretell.
+
+    ``whole_bytes``: about as many bytes as all blobs have; 0: nothing is foretold. What grows with records is made as
+    large at once, and so is filled once, and not at each growth anew.
+    """
+
+    def __init__(self, whole_bytes: int) -> None:
+        self._whole = whole_bytes
+        self._read = self._foreseen = 0
+
+    def applied(self, state: ShardState, arrays: wire.Arrays) -> None:
+        """The next blob, with these ``arrays``, is in ``state``."""
+        self._read += sum(each.nbytes for each in arrays.values())
+        if self._whole > self._read >= max(1, 2 * self._foreseen):
+            self._foreseen = self._read
+            for store in state.stores.values():
+                if isinstance(store, RecordStore):
+                    store.expect(int(store.records * self._whole / self._read))
 
 
 def apply_backfill(

@@ -58,8 +58,8 @@ class PipelineSettings:
     ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
     ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
     batches may be one task or none, and large ones travel in files. ``in_process``: none, where that can be.
-    ``placement``: tasks of a shard run on one executor, where Spark supports that. ``breaker``: the circuit breaker of
-    rules without a bound of their own.
+    ``placement``: tasks of a shard run on one executor, where Spark supports that. ``standby``: see ``ShardCache``.
+    ``breaker``: the circuit breaker of rules without a bound of their own.
     ``tables``: where tasks that see no file of this machine find tables; the plan snapshot travels with each batch
     then. ``state``: where shards log their state, where that is not in the checkpoint's folder. ``topic``: where the
     tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all topics; 0 where there are
@@ -75,6 +75,7 @@ class PipelineSettings:
     one_machine: bool = False
     in_process: bool = True
     placement: bool = False
+    standby: bool = False
     breaker: Bound | None = None
     state: str | None = None
     tables: str | None = None
@@ -208,7 +209,9 @@ class Batches:
         self._on_batch = on_batch
         self._sink_watch = sink_watch
         self._checkpoint = checkpoint
-        self._cache = ShardCache(settings.state_root, per_query=False, held_max=settings.shards_held)
+        self._cache = ShardCache(
+            settings.state_root, per_query=False, held_max=settings.shards_held, standby=settings.standby
+        )
         self._spill_folder = spill_folder_of(settings)
         self._in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()

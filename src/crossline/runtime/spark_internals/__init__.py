@@ -7,6 +7,7 @@ module                uses                                        because
 ``gateway_guard``     the server socket of py4j's gateway         it takes connections from any account of the machine
 ``batch_fetcher``     ``DataStreamWriter._jwrite``, Janino        ``foreachBatch`` opens a port without authentication
 ``shard_placement``   ``DataFrame._jdf``, ``CoalescedRDD``        DataFrames cannot say where a partition is to run
+``lost_executors``    ``TaskSetManager``, Janino                  Spark lets tasks wait for an executor that is lost
 ``rate_controller``   ``StreamingQuery._jsq``                     limits of a source are fixed when a query starts
 ``query_cleanup``     selectors and threads of Python sources     queries that ended leave them behind
 ====================  ==========================================  =====================================================

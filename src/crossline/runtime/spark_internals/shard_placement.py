@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.logs import get_logger
+from crossline.runtime.spark_internals.lost_executors import LostExecutors
 from crossline.runtime.spark_internals.shard_assignment import assign_parts, round_robin
 
 log = get_logger(__name__)
@@ -72,6 +73,7 @@ class ShardPlacement:
         self._parts = parts
         self._executors = executors
         self._at = at
+        self._lost = LostExecutors(spark)
         self._listed = ""
         self._executor_of_part: tuple[str, ...] = ()
         self._places, self._hosts = "", ""
@@ -83,6 +85,7 @@ class ShardPlacement:
 
     def refresh(self) -> None:
         """Between two batches: read the executors, move the parts of lost ones, and give new ones their share."""
+        self._lost.placed()
         listed = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
         if listed == self._listed:
             return

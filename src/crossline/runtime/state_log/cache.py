@@ -11,13 +11,14 @@ from functools import partial
 from crossline.basics.errors import StateError
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState
-from crossline.evaluate.state_log import apply_delta, encode_delta, expect, expired
+from crossline.evaluate.state_log import Foresight, apply_delta, encode_delta, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.log_folders import begin_with_backfill, depth_folder
 from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, StateLog, shards_in
 from crossline.runtime.work.rows import StageRows
 
+STANDBY_BEHIND = 3  # batches of a standby behind the one that is judged, where it keeps up
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
 
 
@@ -59,13 +60,15 @@ class ShardCache:
     """Where shard states are logged, and how many of them a process may hold.
 
     ``root`` is a folder; where ``per_query``, there is one folder per query below it. ``used_within``: batches after
-    which an unused state is dropped, where each shard is judged at one place; 0: it stays.
+    which an unused state is dropped, where each shard is judged at one place; 0: it stays. ``standby``: whether other
+    processes hold the states too, to take over from those that judge.
     """
 
     root: str
     per_query: bool
     held_max: int
     used_within: int = 0
+    standby: bool = False
 
     def answer(
         self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1
@@ -116,16 +119,20 @@ class ShardCache:
                 del _CACHE[each]
 
     def read_ahead(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1) -> None:
-        """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged; one that is here stays.
+        """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged.
 
-        What it is read by may be another plan snapshot than that of the batch: it catches up, as between batches.
+        One by which this process has judged stays; one that was read ahead, too, reads on. What it is read by may be
+        another plan snapshot than that of the batch: it catches up, as between batches.
         """
         key = (self._root(query_id, depth), query_id, shard)
-        if key not in _CACHE:
-            cached = self._new(snapshot, query_id, shard, batch_id, depth)
-            self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
-            cached.batch_id, cached.ahead = batch_id - 1, True
-            _CACHE[key] = cached
+        cached = _CACHE.get(key)
+        if cached is not None and (not cached.ahead or cached.batch_id >= batch_id - 1):
+            return
+        _CACHE.pop(key, None)  # one that cannot be read on is of no use
+        cached = cached or self._new(snapshot, query_id, shard, batch_id, depth)
+        self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+        cached.batch_id, cached.ahead = batch_id - 1, True
+        _CACHE[key] = cached
 
     def _new(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int) -> _Cached:
         """A state of no batch, for judging ``batch_id`` once it has caught up."""
@@ -143,26 +150,26 @@ class ShardCache:
         log = StateLog(self._root(query_id, depth), shard)
         fill = partial(_fill, self._root(query_id, 1), depth, shard, snapshot, cached.state)
         whole = sum(each.bytes for each in log.segments() if each.first < batch_id) if cached.batch_id < 0 else 0
-        read = read_bytes = foreseen = 0
+        foresight, read, read_bytes = Foresight(whole), 0, 0
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             read, read_bytes = read + 1, read_bytes + sum(each.nbytes for each in arrays.values())
             fill([item["state_store"] for item in meta["state_stores"]])
             apply_delta(snapshot.kept_at(depth), cached.state, meta, arrays, snapshot.bounds)
-            if whole > read_bytes >= max(1, 2 * foreseen):
-                foreseen = read_bytes
-                expect(cached.state, whole / read_bytes)
+            foresight.applied(cached.state, arrays)
         fill([lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores])
         return read, read_bytes
 
     def drop_unused(self, query_id: str, batch_id: int, depth: int = 1) -> None:
         """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``.
 
-        And those that were read ahead, and that the batch before did not use here.
+        And those that were read ahead, and that the batch before did not use here; with standbys, which are some
+        batches behind when they begin to judge, those before.
         """
+        ahead = batch_id - (STANDBY_BEHIND if self.standby else 1)
         root, oldest = self._root(query_id, depth), batch_id - self.used_within if self.used_within else 0
         for key in [key for key, each in _CACHE.items() if key[0] == root]:
             last = _CACHE[key].batch_id
-            if last < oldest or (_CACHE[key].ahead and last < batch_id - 1):
+            if last < oldest or (_CACHE[key].ahead and last < ahead):
                 del _CACHE[key]
 
 

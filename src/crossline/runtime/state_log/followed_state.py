@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from crossline.basics.errors import StateError
 from crossline.evaluate.shard import ShardState, forget_unplanned
-from crossline.evaluate.state_log import apply_delta
+from crossline.evaluate.state_log import Foresight, apply_delta
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.log_folders import begin_with_backfill, by_batch, depth_folder
 from crossline.runtime.state_log.state_log import StateLog
@@ -78,12 +78,15 @@ class FollowedState:
         if state is None:
             state = self.states[depth] = snapshot.new_state()
         after = self._at.get(depth, -1)
-        if after < 0 and not any(segment.first <= batch for log in logs for segment in log.segments()):
+        there = [each for log in logs for each in log.segments() if each.first <= batch] if after < 0 else []
+        if after < 0 and not there:
             return  # a depth that no batch was judged at yet
+        foresight = Foresight(sum(each.bytes for each in there))
         for meta, arrays in by_batch(logs, after, batch):
             self._fill(snapshot, depth, state, [item["state_store"] for item in meta["state_stores"]])
             apply_delta(snapshot.kept_at(depth), state, meta, arrays, snapshot.bounds)
             self._at[depth] = int(meta["batch"])
+            foresight.applied(state, arrays)
 
     def _fill(self, snapshot: PlanSnapshot, depth: int, state: ShardState, state_stores: Sequence[str]) -> None:
         begin_with_backfill(self._root, depth, range(snapshot.shards), snapshot, state, state_stores)

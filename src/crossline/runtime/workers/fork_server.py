@@ -23,20 +23,20 @@ from crossline.runtime.machine.process_title import set_process_title
 
 NAME = "fork_server"
 _WAIT_S = 30.0
-_NUMBER_MAX = 64  # bytes
+_NAME_MAX = 64  # bytes
 
-# What a fork becomes, given its number and where it listens; it does not come back.
-Live = Callable[[int, socket.socket], NoReturn]
-# Where state server ``number`` listens.
-Listening = Callable[[int], socket.socket]
+# What a fork becomes, given its name and where it listens; it does not come back.
+Live = Callable[[str, socket.socket], NoReturn]
+# Where the state server of a name listens. Raises ValueError for what is no such name.
+Listening = Callable[[str], socket.socket]
 
 
-def request_state_server(folder: Path, number: int) -> bool:
-    """Have state server ``number`` forked; False where there is no fork server in ``folder``, or it does not answer."""
+def request_state_server(folder: Path, name: str) -> bool:
+    """Have the state server ``name`` forked; False where no fork server is in ``folder``, or it does not answer."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(_WAIT_S)
         asking.connect(str(folder / NAME))
-        asking.sendall(f"{number}\n".encode())
+        asking.sendall(f"{name}\n".encode())
         return asking.recv(1) == b"1"
     return False
 
@@ -76,9 +76,9 @@ def _serve(server: socket.socket, lifeline: int, listening: Listening, live: Liv
             client, _ = server.accept()
             with client, suppress(OSError, ValueError):
                 client.settimeout(_WAIT_S)
-                number = int(client.makefile("rb").readline(_NUMBER_MAX))
-                with listening(number) as socket_of_state_server:
+                name = client.makefile("rb").readline(_NAME_MAX).decode().strip()
+                with listening(name) as socket_of_state_server:
                     if os.fork() == 0:
                         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                        live(number, socket_of_state_server)
+                        live(name, socket_of_state_server)
                 client.sendall(b"1")

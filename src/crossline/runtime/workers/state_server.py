@@ -6,7 +6,8 @@ worker that asks for it (by the fork server; by that worker, where the fork serv
 folder that only this user can enter, and ends when the zygote, the daemon and all of its workers are gone: it holds the
 read end of a pipe whose write end only they have.
 
-It is a cache, no more: what it knows is in the log of segments, and one that died is forked again.
+It is a cache, no more: what it knows is in the log of segments, and one that died is forked again. Where the settings
+ask for it, each has a standby: another one, which reads the log behind it, batch by batch, and takes its place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import fcntl
 import gc
 import os
 import pickle
+import re
 import secrets
 import shutil
 import signal
@@ -22,6 +24,7 @@ import socket
 import tempfile
 import threading
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,34 +43,52 @@ from crossline.runtime.workers import fork_server
 AHEAD_S_MAX = 60.0  # without a request; what was read ahead is let go then: it is asked for elsewhere
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one state server
+SERVER, STANDBY = "server-", "standby-"  # and the number: the names of sockets
+TITLE = "cl-state-server"
 ANNOUNCEMENT = "state_servers"  # in the temporary folder: the folder in which they listen
+
+
+_NAMES = re.compile(rf"({SERVER}|{STANDBY})\d{{1,3}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class StateServerFolder:
     """Where the state servers of one daemon listen: ``folder``, made by the first; ``lifeline``: a pipe (read, write).
 
-    ``lifeline`` None: in a process that is none of the daemon's, which meets state servers and forks none.
+    ``lifeline`` None: in a process that is none of the daemon's: it has state servers forked, and forks none itself.
     """
 
     folder: Path
     lifeline: tuple[int, int] | None
 
     def connect(self, number: int) -> Connection:
-        """A connection to state server ``number``. Callers with a lifeline fork it if it does not run.
+        """A connection to state server ``number``, which is forked if it does not run.
 
-        Raises OSError where it is not there and this process forks none.
+        Raises OSError where it is not there, and neither the fork server nor this process forks it.
         """
-        try:
-            return _connect(self._address(number))
-        except (FileNotFoundError, ConnectionRefusedError):
-            if self.lifeline is None:
-                raise
-            return self._fork(number, self.lifeline[0])
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            return _connect(self._address(f"{SERVER}{number}"))
+        return self._fork(f"{SERVER}{number}", f"{STANDBY}{number}")
+
+    def follow(self, number: int, work: ReadAhead) -> None:
+        """Have the standby of state server ``number``, which is forked if it does not run, do ``work``.
+
+        Nobody waits for it, and where there is none, the batches go on without.
+        """
+        with suppress(OSError):
+            name = f"{STANDBY}{number}"
+            if not Path(self._address(name)).exists():
+                self._fork(name).close()
+            try:
+                connection = _connect(self._address(name), waits=False)
+            except ConnectionRefusedError:  # it has died
+                connection = self._fork(name)
+            with connection:
+                connection.send_bytes(pickle.dumps((work, [])))
 
     def has(self, number: int) -> bool:
         """Whether state server ``number`` was forked."""
-        return Path(self._address(number)).exists()
+        return Path(self._address(f"{SERVER}{number}")).exists()
 
     def announce(self) -> None:
         """Note in ``ANNOUNCEMENT`` which state servers Spark's tasks use: Spark may have several daemons."""
@@ -79,24 +100,34 @@ class StateServerFolder:
             temporary.write_text(str(self.folder), encoding="utf-8")
             temporary.replace(met)
 
-    def _address(self, number: int) -> str:
-        return str(self.folder / f"server-{number}")
+    def _address(self, name: str) -> str:
+        return str(self.folder / name)
 
-    def _fork(self, number: int, lifeline: int) -> Connection:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        address = self._address(number)
+    def _fork(self, name: str, standby: str | None = None) -> Connection:
+        """A connection to ``name``, whose place ``standby`` takes, or else a new process."""
+        if self.lifeline is not None:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+        address = self._address(name)
         with Path(f"{address}.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
-            if not fork_server.request_state_server(self.folder, number):
-                with self._listening(number) as listening:
+            if standby is not None:
+                with suppress(FileNotFoundError, ConnectionRefusedError):
+                    Path(self._address(standby)).rename(address)
+                    return _connect(address)
+            if not fork_server.request_state_server(self.folder, name):
+                if self.lifeline is None:
+                    raise ConnectionRefusedError(f"{address}: no process there, and none that forks it")
+                with self._listening(name) as listening:
                     if os.fork() == 0:
-                        _live(self, listening, lifeline)
+                        _live(self, self.lifeline[0], name, listening)
             return _connect(address)
 
-    def _listening(self, number: int) -> socket.socket:
-        address = self._address(number)
+    def _listening(self, name: str) -> socket.socket:
+        if not _NAMES.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a state server")
+        address = self._address(name)
         Path(address).unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(address)
@@ -108,7 +139,7 @@ class StateServerFolder:
         if self.lifeline is not None:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             lifeline = self.lifeline[0]
-            live = partial(_live_as, self, lifeline)
+            live = partial(_live, self, lifeline)
             fork_server.open_fork_server(self.folder, lifeline, self._listening, live, _leave_files)
 
 
@@ -130,7 +161,7 @@ def open_state_server_folder() -> None:
     if _place is not None:
         return
     folder = Path(tempfile.gettempdir()) / f"crossline-{os.getpid()}-{secrets.token_hex(8)}"
-    if len(os.fsencode(folder / "server-000")) <= ADDRESS_BYTES_MAX:
+    if len(os.fsencode(folder / f"{STANDBY}000")) <= ADDRESS_BYTES_MAX:
         _place = StateServerFolder(folder, os.pipe())
         _place.open_fork_server()
 
@@ -149,26 +180,30 @@ def use_folder(where: StateServerFolder | None) -> None:
     _place = where
 
 
-def _connect(address: str) -> Connection:
+def _connect(address: str, *, waits: bool = True) -> Connection:
+    """Raises OSError where nobody listens there, or, unless it ``waits``, where too many others wait."""
     client = socket.socket(socket.AF_UNIX)
     try:
+        client.setblocking(waits)
         client.connect(address)
+        client.setblocking(True)
     except BaseException:
         client.close()
         raise
     return Connection(client.detach())
 
 
-def _live(where: StateServerFolder, listening: socket.socket, lifeline: int) -> NoReturn:
+def _live(where: StateServerFolder, lifeline: int, name: str, listening: socket.socket) -> NoReturn:
     """What the forked process does; it never returns into the worker that it was."""
+    standby = name.startswith(STANDBY)
     try:
-        set_process_title("cl-state-server")
+        set_process_title("cl-standby" if standby else TITLE)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers; a state server goes after them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _leave_files({listening.fileno(), lifeline})
         gc.freeze()
         threading.Thread(target=_await_end, args=(where.folder, lifeline), daemon=True).start()
-        listening.settimeout(AHEAD_S_MAX)
+        listening.settimeout(None if standby else AHEAD_S_MAX)
         while True:
             try:
                 client, _ = listening.accept()
@@ -177,16 +212,15 @@ def _live(where: StateServerFolder, listening: socket.socket, lifeline: int) -> 
                 continue
             # A worker that is gone needs no answer.
             with suppress(EOFError, OSError), Connection(client.detach()) as connection:
-                connection.send_bytes(_answer(connection))
+                work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
+                if standby and isinstance(work, ShardJudge):
+                    standby = False  # it has taken the place of the one that it followed
+                    set_process_title(TITLE)
+                connection.send_bytes(_answer(work, counts, connection))
     except BaseException:  # noqa: BLE001 - above it stands the worker's code
         traceback.print_exc()
     finally:
         os._exit(1)
-
-
-def _live_as(where: StateServerFolder, lifeline: int, _: int, listening: socket.socket) -> NoReturn:
-    """As the fork server calls it."""
-    _live(where, listening, lifeline)
 
 
 def _leave_files(keep: set[int]) -> None:
@@ -209,10 +243,11 @@ def _await_end(folder: Path, lifeline: int) -> None:
     os._exit(0)
 
 
-def _answer(connection: Connection) -> bytes:
-    """Judge the request: (rows of each shard, milliseconds by step, None), or an error in the third place."""
-    work: ShardJudge | ReadAhead
-    work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
+def _answer(work: ShardJudge | ReadAhead, counts: Sequence[tuple[int, int]], connection: Connection) -> bytes:
+    """Judge the request: (rows of each shard, milliseconds by step, None), or an error in the third place.
+
+    ``counts``: shards, and how many parts of each follow.
+    """
     given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in counts}
     watch = Stopwatch()
     try:

@@ -13,6 +13,7 @@ from crossline.basics.errors import StateError
 from crossline.runtime.machine.processors import processors
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.stages.shard_judge import ShardJudge
+from crossline.runtime.state_log.read_ahead import ReadAhead
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
@@ -74,6 +75,12 @@ def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch:
             rows, spent_ms = each.answer()
             watch.add(spent_ms)
             yield from rows
+    if work.cache.standby and work.depth == 1 and work.batch_id > 0:
+        # As of the batch before: this one may be run again.
+        for number in range(count):
+            shards = tuple(shard for shard in given if shard % count == number)
+            if shards:
+                where.follow(number, ReadAhead(work.source, work.cache, work.query_id, work.batch_id, shards))
 
 
 @dataclass(slots=True)

@@ -64,6 +64,11 @@ class EngineSettings(Settings):
         description="Where batches of Kafka topics on one machine are judged. `auto`: in a process beside Spark, whose "
         "query keeps offsets and commits; by Spark's tasks where that cannot be. `never`: each as a job of Spark's.",
     )
+    standby: bool = Field(
+        default=False,
+        description="Whether a second process on this machine follows each that holds state, and takes over where one "
+        "is lost. The state takes twice the memory; without it, its log is read again. Executors elsewhere have none.",
+    )
     backfill: bool = Field(
         default=True,
         description="Whether a rule that comes while the pipeline runs gets its past from the records kept.",

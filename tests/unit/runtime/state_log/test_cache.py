@@ -22,6 +22,7 @@ from crossline.ingest.route.partitioner import Chunk, route
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.state.memory import layout as at
 from crossline.state.windows.memory_map import MemoryMap
 from e2e.project import by_id, figures, from_twin
@@ -198,6 +199,25 @@ def test_a_table_is_filled_once_and_not_at_each_segment(tmp_path: Path, monkeypa
     log = records(2_000, seed=5)
     for number in range(40):
         workers.batch(number, lines(log[50 * number :][:50]), [0])
+    filled = fillings_of_ids(monkeypatch)
+    workers.batch(40, lines(records(10, seed=6)), [1])
+    assert workers.read[-1] == 40
+    assert len(filled) <= 3, filled
+
+
+def test_whoever_follows_all_shards_fills_a_table_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(tmp_path, snapshot_of([velocity("pair", threshold=2, window="9h")], SHARDS), monkeypatch)
+    log = records(2_000, seed=5)
+    for number in range(40):
+        workers.batch(number, lines(log[50 * number :][:50]), [0] * SHARDS)
+    filled, following = fillings_of_ids(monkeypatch), FollowedState(str(tmp_path))
+    following.advance(workers.snapshot, 39)
+    assert sum(store.records for store in following.states[1].stores.values()) > 1_000
+    assert len(filled) <= 3, filled
+
+
+def fillings_of_ids(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of tables of ids, each time that one is filled anew from now on."""
     filled: list[int] = []
     rebuild = MemoryMap.rebuild
 
@@ -206,9 +226,7 @@ def test_a_table_is_filled_once_and_not_at_each_segment(tmp_path: Path, monkeypa
         rebuild(self, table, size, fill=fill)
 
     monkeypatch.setattr(MemoryMap, "rebuild", counted)
-    workers.batch(40, lines(records(10, seed=6)), [1])
-    assert workers.read[-1] == 40
-    assert len(filled) <= 3, filled
+    return filled
 
 
 def test_a_state_read_ahead_serves_the_next_batch_and_no_other(

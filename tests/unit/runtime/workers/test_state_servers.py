@@ -28,8 +28,12 @@ from crossline.runtime.snapshot.snapshot import StaticSnapshot
 from crossline.runtime.stages.rows import READ
 from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.state_log.read_ahead import ReadAhead
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.workers import state_server, state_servers
+from crossline.runtime.workers.fork_server import request_state_server
+from crossline.runtime.workers.state_server import StateServerFolder
 from crossline.runtime.workers.state_servers import judge_shards
 from e2e.killing import family
 from e2e.project import by_id, figures, from_twin
@@ -227,6 +231,39 @@ def test_state_servers_and_workers_killed_at_work(home: Home, log: list[Record],
     assert home.figures() == twin
 
 
+def test_a_process_that_forks_none_has_a_killed_state_server_forked(
+    home: Home, log: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the in-process runner, whose batch Spark would run else; without the fork server it is left to Spark."""
+    first, second, third, *_ = batches_of(log)
+    home.batch(0, first)
+    monkeypatch.setattr(state_server, "_place", StateServerFolder(home.place, None))
+    monkeypatch.setattr(state_servers, "processors", lambda: STATE_SERVERS)
+
+    def judged(batch: int, data: bytes) -> list[StageRows]:
+        work = ShardJudge(home.source, home.cache, "query", batch)
+        return list(judge_shards(work, home.parts(batch, data), STATE_SERVERS, Stopwatch()))
+
+    def gone(pids: set[int]) -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not home.alive() & pids)
+
+    gone(home.state_servers())
+    answer = judged(1, second)
+    assert {psutil.Process(pid).ppid() for pid in home.state_servers()} == {home.fork_server}
+    assert home.batch(1, second) == answer
+    gone(home.alive())
+    with pytest.raises(ConnectionRefusedError, match="none that forks it"):
+        judged(2, third)
+    assert not home.alive()
+    home.batch(2, third)
+    home.end()
+    until(lambda: not home.place.exists())
+    with pytest.raises(FileNotFoundError):
+        judged(3, b"")
+
+
 def test_a_batch_asked_for_again_has_the_answer_it_had(home: Home, log: list[Record]) -> None:
     for number, data in enumerate(batches_of(log)[:5]):
         first = home.batch(number, data)
@@ -240,8 +277,8 @@ def test_what_fails_in_a_state_server_is_reported_by_the_worker(home: Home, log:
         home.batch(number, data)
     for segment in (home.root / "state" / "shard-00001").glob("000000000001-*.seg"):
         segment.unlink()
-    for state_server in home.state_servers():
-        os.kill(state_server, signal.SIGKILL)
+    for pid in home.state_servers():
+        os.kill(pid, signal.SIGKILL)
     with pytest.raises(StateError, match=r"shard-00001.*state of batch 1 is missing"):
         home.batch(4, b"")
 
@@ -249,9 +286,9 @@ def test_what_fails_in_a_state_server_is_reported_by_the_worker(home: Home, log:
 def test_without_a_daemon_the_worker_judges_itself(home: Home, log: list[Record]) -> None:
     data = batches_of(log, 120)[0]
     there = home.batch(0, data)
-    work, parts, state_servers = _loaded(home.root / home.request(0, data))
+    work, parts, count = _loaded(home.root / home.request(0, data))
     alone = ShardJudge(work.source, ShardCache(str(home.root / "alone"), per_query=False, held_max=8), "query", 0)
-    here = list(judge_shards(alone, parts, state_servers, Stopwatch()))
+    here = list(judge_shards(alone, parts, count, Stopwatch()))
 
     def ids(answer: list[StageRows]) -> set[str]:
         return {alert["alert_id"] for alert in alerts_in(answer)}
@@ -288,6 +325,63 @@ def test_what_was_read_ahead_is_not_read_by_the_batch(home: Home, log: list[Reco
         read = read_of(home.batch(number, data))
         assert read == [], f"batch {number} read {read}"
     assert home.figures() == twin
+
+
+def standbys(home: Home) -> set[int]:
+    return {pid for pid in home.state_servers() if psutil.Process(pid).name() == "cl-standby"}
+
+
+def test_a_standby_takes_over_from_a_state_server_that_is_killed(home: Home, log: list[Record], twin: Any) -> None:
+    """And is followed by another. Where both are killed at once, or it alone, the log is read, as without it."""
+    home.cache = replace(home.cache, standby=True)
+    for number, data in enumerate(batches_of(log)):
+        both = number % 4 == 3
+        before = home.state_servers()
+        killed = before if both else before - standbys(home) if number % 2 == 0 else standbys(home)
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda gone=killed: not gone & home.state_servers())
+        read = read_of(home.batch(number, data))
+        if number > 2:
+            assert read == ([number] * SHARDS if both else [1] * SHARDS if number % 2 == 0 else []), number
+            assert len(home.state_servers()) == 2 * STATE_SERVERS
+        # Each has been asked to read by now, and answers one after the other.
+        for server in range(STATE_SERVERS):
+            _ask_last(home, server)
+    assert home.figures() == twin
+    home.end()
+    until(lambda: not home.alive() and not home.place.exists())
+
+
+def test_a_standby_that_does_not_answer_holds_up_no_batch(home: Home, log: list[Record], twin: Any) -> None:
+    home.cache = replace(home.cache, standby=True)
+    for number, data in enumerate(batches_of(log)):
+        home.batch(number, data)
+        if number == 2:
+            for server in range(STATE_SERVERS):
+                _ask_last(home, server)
+            frozen = standbys(home)
+            assert len(frozen) == STATE_SERVERS
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+    assert standbys(home) == frozen
+    assert home.figures() == twin
+
+
+def test_no_other_name_is_forked(home: Home) -> None:
+    for name in ("../server-1", "server-", "standby-1234", "worker-1", "x" * 80):
+        assert not request_state_server(home.place, name)
+    assert home.state_servers() == set()
+    assert request_state_server(home.place, "standby-0")
+    assert len(home.state_servers()) == 1
+
+
+def _ask_last(home: Home, number: int) -> None:
+    """Returns once standby ``number``, where there is one, has done all that it was asked for before."""
+    address = str(home.place / f"standby-{number}")
+    with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
+        connection.send_bytes(pickle.dumps((ReadAhead(home.source, home.cache, "query", 0, ()), [])))
+        connection.recv_bytes()
 
 
 def test_a_log_that_cannot_be_read_ahead_fails_the_batch_alone(home: Home, log: list[Record]) -> None:
