@@ -52,9 +52,14 @@ def read_alerts(raw: bytes | str) -> list[dict[str, Any]]:
 
 def _is_cut(alert: Mapping[str, Any]) -> bool:
     """Whether a figure of the alert, the only numbers that may be so large, may have been a longer integer."""
-    figures = (alert.get("evidence") or {}).get("figures") or {}
+    value = alert.get("value")
+    if isinstance(value, float) and abs(value) >= WORD:
+        return True
+    figures = (alert.get("evidence") or {}).get("figures")
+    if not figures:  # mostly so
+        return False
     read = (figure["value"] for figure in figures.values() if isinstance(figure, Mapping) and "value" in figure)
-    return any(isinstance(value, float) and abs(value) >= WORD for value in (alert.get("value"), *read))
+    return any(isinstance(value, float) and abs(value) >= WORD for value in read)
 
 
 def json_value(value: float | None) -> float | str | None:
