@@ -134,10 +134,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """All that tests share stays to the end: who looks for garbage need not look through it.
-
-    That is half a million objects, and what forks processes for a backtest has garbage destroyed first.
-    """
+    """All that tests share stays to the end: who looks for garbage need not look through half a million objects."""
     gc.collect()
     gc.freeze()
 

@@ -69,6 +69,14 @@ class Records:
     spans: tuple[I64, I64] | None = None
     missed: U8 | None = None
     running_ms: I64 | None = None
+    _encoded: dict[str, pa.DictionaryArray] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.event_ms)
+
+    def encoded(self, name: str) -> pa.DictionaryArray:
+        """A field as a dictionary; made once, since the keys of several state stores have the field."""
+        found = self._encoded.get(name)
+        if found is None:
+            found = self._encoded[name] = self.fields[name].dictionary_encode()
+        return found

@@ -27,6 +27,13 @@ WirePart = tuple[Mapping[str, Any], Arrays]  # meta and arrays, as they arrive
 
 def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
     """One blob with ``meta`` (JSON values) and ``arrays`` (one- or two-dimensional, any plain dtype)."""
+    return b"".join(encoded_pieces(meta, arrays))
+
+
+def encoded_pieces(
+    meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+) -> list[bytes | memoryview]:
+    """The bytes of ``encode`` in pieces, for who joins them with others; arrays are views, no copies."""
     table = []
     chunks: list[bytes | memoryview] = []
     position = 0
@@ -46,7 +53,7 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtyp
     digest.update(header)
     for chunk in chunks:
         digest.update(chunk)
-    return b"".join([_HEAD.pack(_MAGIC, FORMAT_VERSION, digest.intdigest(), len(header)), header, *chunks])
+    return [_HEAD.pack(_MAGIC, FORMAT_VERSION, digest.intdigest(), len(header)), header, *chunks]
 
 
 HEAD_BYTES = _HEAD.size

@@ -55,9 +55,14 @@ def is_cut(alert: Mapping[str, Any]) -> bool:
 
     Figures are the only numbers of an alert that may be so large.
     """
-    figures = (alert.get("evidence") or {}).get("figures") or {}
+    value = alert.get("value")
+    if isinstance(value, float) and abs(value) >= WORD:
+        return True
+    figures = (alert.get("evidence") or {}).get("figures")
+    if not figures:  # mostly so
+        return False
     read = (figure["value"] for figure in figures.values() if isinstance(figure, Mapping) and "value" in figure)
-    return any(isinstance(value, float) and abs(value) >= WORD for value in (alert.get("value"), *read))
+    return any(isinstance(value, float) and abs(value) >= WORD for value in read)
 
 
 def json_value(value: float | None) -> float | str | None:

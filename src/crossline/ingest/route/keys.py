@@ -43,18 +43,28 @@ def key_column(spec: StreamSpec, fields: tuple[str, ...], records: Records) -> K
     if not fields:
         rows = np.zeros(len(records), dtype=np.int32)
         return _hashed(rows, pa.array([b"[]"], pa.binary()))
-    return keys_of([records.fields[name] for name in fields], plain=_is_plain(spec, fields))
+    columns, plain = [records.fields[name] for name in fields], _is_plain(spec, fields)
+    if _are_few(columns):
+        return _keys_of_few(columns, plain=plain)
+    return _keys_of_encoded([records.encoded(name) for name in fields], plain=plain)
 
 
 def keys_of(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
     """Distinct keys of rows that have these columns. ``plain``: the one column is of texts, which are the keys."""
-    if len(columns[0]) <= FEW and all(
-        pa.types.is_string(each.type) or pa.types.is_int64(each.type) for each in columns
-    ):
+    if _are_few(columns):
         return _keys_of_few(columns, plain=plain)
-    encoded = [column.dictionary_encode() for column in columns]
+    return _keys_of_encoded([column.dictionary_encode() for column in columns], plain=plain)
+
+
+def _are_few(columns: Sequence[pa.Array]) -> bool:
+    return len(columns[0]) <= FEW and all(
+        pa.types.is_string(each.type) or pa.types.is_int64(each.type) for each in columns
+    )
+
+
+def _keys_of_encoded(encoded: Sequence[pa.DictionaryArray], *, plain: bool) -> KeyColumn:
     codes = [e.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for e in encoded]
-    if len(columns) == 1:
+    if len(encoded) == 1:
         values = encoded[0].dictionary
         text = values if plain else _measured(values)
         return _hashed(codes[0].astype(np.int32), text.cast(pa.binary()))
@@ -82,7 +92,7 @@ def _keys_of_few(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
     return KeyColumn(np.array(rows, np.int32), pa.array(list(numbers), pa.binary()), hashes)
 
 
-def _combined(codes: list[I64], encoded: list[pa.DictionaryArray]) -> I64:
+def _combined(codes: Sequence[I64], encoded: Sequence[pa.DictionaryArray]) -> I64:
     """One number for the codes of each row, the same for the same codes; anything where a code is missing (-1).
 
     Numbers are those of a mixed base. Where the next field would leave 64 bits, what there is so far is numbered anew:

@@ -20,10 +20,10 @@ _LENGTH = struct.Struct("<Q")
 
 def pack(parts: Iterable[Part]) -> bytes:
     """One blob of the ``parts``, each a wire blob behind its length."""
-    out: list[bytes] = []
+    out: list[bytes | memoryview] = []
     for part in parts:
-        blob = wire.encode(part.meta, part.arrays)
-        out += (_LENGTH.pack(len(blob)), blob)
+        pieces = wire.encoded_pieces(part.meta, part.arrays)
+        out += (_LENGTH.pack(sum(map(len, pieces))), *pieces)
     return b"".join(out)
 
 

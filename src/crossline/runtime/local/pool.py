@@ -71,7 +71,7 @@ class Pool:
             # A terminal sends its signals to all processes of a run: this one alone acts on them.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
             try:
-                with _no_garbage():
+                with _no_collection():
                     self._start()
             finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)  # a signal that came is acted on here
@@ -189,13 +189,14 @@ class Pool:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """What is garbage is destroyed here, where its threads are, and not by a copy of this process.
+def _no_collection() -> Iterator[None]:
+    """Python does not look for garbage here, nor in a copy of this process until it has set its own apart.
 
-    A copy that destroys a client of a broker, say, waits for threads that it does not have, or crashes.
+    What is garbage is for this process to destroy, where its threads are. A copy that destroys a client of a broker,
+    say, waits for threads that it does not have, or crashes. So a copy never looks through what came with the fork
+    (``Worker.serve``), and none is collected before the fork, which would take tens of milliseconds.
     """
     was = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

@@ -18,6 +18,7 @@ import pyarrow as pa
 from crossline.basics.errors import CrosslineError
 from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.local.crashes import note_crashes
+from crossline.runtime.machine.freed_memory import keep_freed_memory
 from crossline.runtime.stages.rows import OUT
 from crossline.runtime.stages.stages import Stage
 from crossline.runtime.work.rows import Rows
@@ -69,6 +70,7 @@ class Worker:
         """Serve requests until the other end is gone."""
         end_with_parent()
         note_crashes(self.crash)
+        keep_freed_memory()
         gc.freeze()  # what came with the fork stays: it is not this process' to destroy, nor to look through
         gc.enable()
         with suppress(EOFError, OSError):

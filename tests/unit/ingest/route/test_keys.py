@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,13 @@ def test_bytes_of_a_slice_start_at_zero() -> None:
     data, offsets = bytes_of(pa.array(["aa", "b", "cc"]).slice(1))
     assert data.tobytes() == b"bcc"
     assert offsets.tolist() == [0, 1, 3]
+
+
+def test_other_fields_of_the_same_records_have_dictionaries_of_their_own() -> None:
+    fields = {"account_id": pa.array(["a", "b", "a"])}
+    stamps = np.arange(3)
+    mine = Records("s", "p", pa.array(["1", "2", "3"]), stamps, None, stamps, fields)
+    assert mine.encoded("account_id").to_pylist() == ["a", "b", "a"]
+    assert mine.encoded("account_id") is mine.encoded("account_id")
+    other = replace(mine, fields={"account_id": pa.array(["c", "d", "d"])})
+    assert other.encoded("account_id").to_pylist() == ["c", "d", "d"]

@@ -294,6 +294,7 @@ def test_garbage_is_destroyed_by_the_process_that_made_it(tmp_path: Path) -> Non
         _Ours(text)
         with Pool([Stage("read", collecting, by_shard=False)], 2, tmp_path) as pool:
             list(pool.run([dealt([[1], [2]])]))
+        gc.collect()
     finally:
         gc.enable()
     assert text.read_text().split() == [str(os.getpid())]
