@@ -52,9 +52,7 @@ def drop_records(h: int, cutoff_ms: int, limit: int) -> Any:
         if r + AHEAD < end:
             _call_for(h, r + AHEAD)
         if r + AHEAD // 2 < end:
-            nxt = get(h, at.AFTER, r + AHEAD // 2)
-            if nxt >= 0:
-                prefetch(row_of(h, nxt))
+            _call_on(h, r + AHEAD // 2)
         r += 1
     put(h, at.FIRST_RECORD, r)
     return r - first
@@ -77,6 +75,17 @@ def _call_for(h: int, r: int) -> None:
     put(h, at.SCRATCH, r & (AHEAD - 1), np.int64(hash_))
     prefetch(address(h, at.ID_TABLE) + block_of(h, at.ID_TABLE, hash_))
     prefetch(slot_row(h, slot))
+
+
+@jit
+def _call_on(h: int, r: int) -> None:
+    """Call for what dropping record ``r`` will touch beyond its slot, which was called for before."""
+    nxt, slot = get(h, at.AFTER, r), get(h, at.SLOT, r)
+    if nxt >= 0:
+        prefetch(row_of(h, nxt))
+    if slot >= 0:
+        for k in range(get(h, at.MATCH_STATES)):
+            prefetch(match_step_row(h, get(h, at.WAITING, slot, k)))
 
 
 @jit
