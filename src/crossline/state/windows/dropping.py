@@ -31,6 +31,8 @@ from crossline.state.memory.hashing import xxh64
 from crossline.state.records.hash_tables import AHEAD, NO_SEED, block_of, erase, erase_value, value_hash
 from crossline.state.windows.rolling_window import drop_left
 
+PLACES_EACH = 4  # places to wait that are looked at ahead
+
 
 @jit
 def drop_records(h: int, cutoff_ms: int, limit: int) -> Any:
@@ -84,7 +86,7 @@ def _call_on(h: int, r: int) -> None:
     if nxt >= 0:
         prefetch(row_of(h, nxt))
     if slot >= 0:
-        for k in range(get(h, at.MATCH_STATES)):
+        for k in range(min(get(h, at.MATCH_STATES), PLACES_EACH)):
             prefetch(match_step_row(h, get(h, at.WAITING, slot, k)))
 
 
