@@ -12,6 +12,7 @@ from tests.unit.state.windows.naive import line
 
 from crossline.basics.kernels.kernel import Kernel
 from crossline.plan.spaces import AggregateSpec, PaneSpacePlan, WindowSpec, parts_of
+from crossline.state.memory.bounds_check import watching
 from crossline.state.memory.source_digest import digest
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates import bucket_counts, sketches
@@ -61,7 +62,8 @@ def nothing_is_left(held: Memory) -> bool:
 def counted(held: Memory, values: Iterable[int]) -> list[tuple[int, int]]:
     given = np.array(list(values), np.int64)
     found = np.zeros(2 * len(given) + 2, np.int64)
-    n = int(GO(held.words.ctypes.data, given, found, 0))
+    with watching(held.pieces()):
+        n = int(GO(held.words.ctypes.data, given, found, 0))
     return [(int(a), int(b)) for a, b in found[:n].reshape(-1, 2)]
 
 
@@ -82,5 +84,6 @@ def test_ranks_are_those_of_the_sorted_values() -> None:
         values = (rng.integers(-HALF + 1, HALF, size) >> int(rng.integers(0, 9))).clip(-100_000, 100_000)
         for rank in {1, 2, size // 2 + 1, size - 1, size} & set(range(1, size + 1)):
             expected = ESTIMATE(int(sorted(values.tolist())[rank - 1]))
-            assert GO(held.words.ctypes.data, values, none, rank) == expected
+            with watching(held.pieces()):
+                assert GO(held.words.ctypes.data, values, none, rank) == expected
             assert nothing_is_left(held)

@@ -67,7 +67,7 @@ def ranked(h: int, rank: int) -> Any:
                     found = place if before < rank else found
                     before += get(h, at.BUCKETS, place)
                     put(h, at.BUCKETS, place, 0)
-    return value_of(found - BUCKETS_HALF)
+    return value_of(int(found) - BUCKETS_HALF)  # in Python, ldexp takes no integer of numpy
 
 
 @jit
