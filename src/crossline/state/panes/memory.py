@@ -71,8 +71,8 @@ class Memory:
             self.keep(number, each)
         if words[at.SKETCHES]:
             self.keep(at.BUCKETS, np.zeros(BUCKETS, np.int64))
-            for name, words_of in ((at.BUCKET_WORDS, WORDS), (at.BUCKET_GROUPS, GROUPS), (at.BUCKET_TOPS, TOPS)):
-                self.keep(name, np.zeros(words_of + 1, np.uint32))
+            for number, count in ((at.BUCKET_WORDS, WORDS), (at.BUCKET_GROUPS, GROUPS), (at.BUCKET_TOPS, TOPS)):
+                self.keep(number, np.zeros(count + 1, np.uint32))
 
     def take_over(self, old: Memory) -> None:
         """Take the keys and their past over from ``old``, of the same columns, entries and parts."""

@@ -24,7 +24,7 @@ HALF = sketches.BUCKETS_HALF
 BORDERS = [0, 1, 31, 32, 33, 1_023, 1_024, 1_025, 32_767, 32_768, 32_769, HALF - 32, HALF - 1]
 
 
-def _go(h: int, values: Any, found: Any, rank: int) -> float:
+def _go(h: int, values: Any, found: Any, rank: int) -> Any:
     """Count ``values``; the value of a rank, or where that is 0 all places and counts into ``found``."""
     for k in range(len(values)):
         bucket_counts.count_bucket(h, values[k], 1)
@@ -39,7 +39,7 @@ def _go(h: int, values: Any, found: Any, rank: int) -> float:
     return n
 
 
-def _estimate(bucket: int) -> float:
+def _estimate(bucket: int) -> Any:
     return sketches.value_of(bucket)
 
 
