@@ -110,11 +110,11 @@ def mixed(value: int) -> int:
 
 
 def limit_of_sigma(x: float) -> float:
-    return x + sum(x ** (2**k) * 2 ** (k - 1) for k in range(1, 60))
+    return x + sum(math.pow(x, 2**k) * 2 ** (k - 1) for k in range(1, 60))
 
 
 def limit_of_tau(x: float) -> float:
-    return (1 - x - sum((1 - x ** (2.0**-k)) ** 2 * 2.0**-k for k in range(1, 60))) / 3
+    return (1 - x - sum((1 - math.pow(x, 2.0**-k)) ** 2 * 2.0**-k for k in range(1, 60))) / 3
 
 
 @pytest.mark.parametrize("count", [1_025, 3_000, 9_000])
