@@ -110,7 +110,7 @@ def mixed(value: int) -> int:
 
 
 def limit_of_sigma(x: float) -> float:
-    return x + sum(math.pow(x, 2**k) * 2 ** (k - 1) for k in range(1, 60))
+    return x + sum(math.pow(x, 2**k) * 2.0 ** (k - 1) for k in range(1, 60))
 
 
 def limit_of_tau(x: float) -> float:
