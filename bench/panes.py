@@ -57,6 +57,9 @@ CASES = (
     Case("deviation, 10^5 keys", "stddev", 100_000, 1_000_000, 1_000),
     Case("different values, 10^5 keys", "distinct_count", 100_000, 1_000_000, 1_000),
     Case("quantile, 10^5 keys", "quantile", 100_000, 1_000_000, 1_000),
+    Case("sum of integers, 10^6 keys", "sum", 1_000_000, 4_000_000, 10_000),
+    Case("different values, 10^6 keys", "distinct_count", 1_000_000, 4_000_000, 10_000),
+    Case("quantile, 10^6 keys", "quantile", 1_000_000, 4_000_000, 10_000),
 )
 # A month of records of a million keys: 20 and 100 each.
 MONTHS = (

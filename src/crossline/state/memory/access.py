@@ -65,6 +65,7 @@ like_16 = _of("like_16")
 same_4 = _of("same_4")
 above_4 = _of("above_4")
 lowest = _of("lowest")
+highest = _of("highest")
 prefetch = _of("prefetch")
 # An array of so many zeros, int64, until the function returns that makes it. Kernels allocate nothing else.
 zeros_on_stack = _of("zeros_on_stack")

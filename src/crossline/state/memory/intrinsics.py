@@ -99,6 +99,16 @@ def lowest(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def highest(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
+    """The number of the highest bit set; some is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        return builder.sub(args[0].type(63), builder.ctlz(args[0], ir.Constant(ir.IntType(1), 1)))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typingctx: Any, address: Any) -> Any:  # noqa: ARG001
     """Prefetch the cache line at ``address``; any address is valid."""
 

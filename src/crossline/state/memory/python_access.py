@@ -80,6 +80,11 @@ def lowest(bits: int) -> Any:
     return np.int64((number & -number).bit_length() - 1)
 
 
+def highest(bits: int) -> Any:
+    """The number of the highest bit set; some is, and none of a sign."""
+    return np.int64(int(bits).bit_length() - 1)
+
+
 def prefetch(address: int) -> None:
     """Nothing: it only saves time."""
 

@@ -9,6 +9,7 @@ from crossline.state.memory.fields import get, load
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block
 from crossline.state.panes.key_table import slot_row
+from crossline.state.panes.program import SKETCHED
 
 # A place of a pane: the block of its chunk, and its number in it. A chunk begins with the blocks before and after it.
 PLACE_BITS = 4
@@ -105,3 +106,14 @@ def call_ends(h: int, row: int) -> None:
     prefetch(record_at(h, row, 0))
     prefetch(block(h, load(row, at.FIRST_AT) >> PLACE_BITS))
     prefetch(block(h, load(row, at.END_AT) >> PLACE_BITS))
+
+
+@jit
+def call_sketches(h: int, row: int) -> None:
+    """Call for the sketches of the last pane of the slot at ``row``."""
+    end = load(row, at.END_AT)
+    if end != 0:
+        pane = pane_at(h, end - 1)
+        for p in range(get(h, at.PARTS)):
+            if get(h, at.PART_KIND, p) in SKETCHED:
+                prefetch(block(h, load(part_at(h, pane, p), at.SKETCH)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crossline.state.memory.access import jit
+from crossline.state.memory.access import jit, prefetch
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 
@@ -44,7 +44,9 @@ def take(h: int, size: int) -> Any:
     """A block of size number ``size``, of which nothing is known; there is room, see ``room``."""
     handle = get(h, at.FREE, size)
     if handle != 0:
-        put(h, at.FREE, size, load(block(h, handle), at.NEXT_FREE))
+        after = load(block(h, handle), at.NEXT_FREE)
+        put(h, at.FREE, size, after)
+        prefetch(block(h, after))  # whoever comes next wants it
         return handle
     handle = get(h, at.HEAP_TOP)
     put(h, at.HEAP_TOP, handle + get(h, at.SIZES, size))

@@ -9,7 +9,7 @@ import numpy as np
 from crossline.state.memory.access import inlined, jit, prefetch
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
-from crossline.state.panes.addresses import call_ends, call_slot, record_at, sat_at, value_at
+from crossline.state.panes.addresses import call_ends, call_sketches, call_slot, record_at, sat_at, value_at
 from crossline.state.panes.aggregates.aggregate_functions import write_figures
 from crossline.state.panes.comparison import emit_row, hits_fit
 from crossline.state.panes.key_table import AHEAD, add_slot, find_keys, free_slot, key_units, slot_of, slot_row
@@ -42,6 +42,10 @@ def _look_ahead(h: int, row: int, rows: int) -> None:
             n = load(keyed, at.RAW_N)
             if n:
                 prefetch(record_at(h, keyed, n))
+    if get(h, at.SKETCHES) != 0 and row + AHEAD // 4 < rows:
+        slot = _known_slot(h, row + AHEAD // 4)
+        if slot >= 0:
+            call_sketches(h, slot_row(h, slot))
 
 
 @inlined
@@ -163,6 +167,8 @@ def sweep(h: int, count: int) -> Any:
             slot = 0
         if slot + AHEAD // 2 < slots:
             call_ends(h, slot_row(h, slot + AHEAD // 2))
+        if get(h, at.SKETCHES) != 0 and slot + AHEAD // 4 < slots:
+            call_sketches(h, slot_row(h, slot + AHEAD // 4))
         keyed = slot_row(h, slot)
         if load(keyed, at.OWN_KEY) == 0:
             put(h, at.SWEPT, slot + 1)

@@ -119,7 +119,9 @@ REGISTERS = _array("REGISTERS", U8, "registers", "a sketch of many values", "scr
 BUCKETS = _array(
     "BUCKETS", I64, "buckets", "how many values there are in a bucket, all 0 but while it is read", "scratch"
 )
-BUCKET_SUMS = _array("BUCKET_SUMS", I64, "buckets / 512", "of each 512 of them", "scratch")
+BUCKET_WORDS = _array("BUCKET_WORDS", U32, "words", "a bit for each bucket that has values, and so on", "scratch")
+BUCKET_GROUPS = _array("BUCKET_GROUPS", U32, "groups", "a bit for each word of these that is not 0", "scratch")
+BUCKET_TOPS = _array("BUCKET_TOPS", U32, "tops", "a bit for each group that is not 0", "scratch")
 FIGURE = _array("FIGURE", I64, "3", "a figure (see below)", "scratch")
 A_FIGURE = Item("a figure", array=FIGURE)
 WHOLE = A_FIGURE.field("WHOLE", I64, "its integer")

@@ -13,7 +13,8 @@ from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
 from crossline.state.memory.regions import Region
 from crossline.state.panes import layout as at
-from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS, SUM_BITS
+from crossline.state.panes.aggregates.bucket_counts import GROUPS, TOPS, WORDS
+from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS
 from crossline.state.panes.entry_points import PUT_IDS, REBUILD_KEYS, compiled
 from crossline.state.panes.heap import BLOCK_UNITS, class_for
 from crossline.state.panes.pane_lifecycle import AT_A_STEP
@@ -70,7 +71,8 @@ class Memory:
             self.keep(number, each)
         if words[at.SKETCHES]:
             self.keep(at.BUCKETS, np.zeros(BUCKETS, np.int64))
-            self.keep(at.BUCKET_SUMS, np.zeros(BUCKETS >> SUM_BITS, np.int64))
+            for number, count in ((at.BUCKET_WORDS, WORDS), (at.BUCKET_GROUPS, GROUPS), (at.BUCKET_TOPS, TOPS)):
+                self.keep(number, np.zeros(count + 1, np.uint32))
 
     def take_over(self, old: Memory) -> None:
         """Take the keys and their past over from ``old``, of the same columns, entries and parts."""

@@ -40,6 +40,7 @@ from crossline.state.panes.program import (
     P_SUM_FLOAT,
     P_SUM_INT,
     P_TALLY,
+    SKETCHED,
 )
 from crossline.state.panes.rolling_window import pane_goes, panes_gone, record_came, record_goes
 
@@ -272,7 +273,7 @@ def drop_pane(h: int, row: int) -> None:
     pane, chunk = pane_at(h, place), place >> PLACE_BITS
     for p in range(get(h, at.PARTS)):
         part, kind = part_at(h, pane, p), get(h, at.PART_KIND, p)
-        if kind in (P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY):
+        if kind in SKETCHED:
             drop(h, load(part, at.SKETCH))
         elif kind == P_SUM_FLOAT and math.isnan(load(part, at.PAIR)):
             give(h, load(part, at.WIDE_BLOCK), wide_size(h))

@@ -27,7 +27,8 @@ P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_
 P_CLOCK, P_STREAK, P_SQUARES_INT, P_SQUARES_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY = range(9, 17)
 _ITEMS = (at.A_COUNT, at.A_SUM, at.A_PAIR, *[at.A_VALUE] * 7, at.A_COUNT, *[at.SQUARES] * 2, *[at.A_SKETCH] * 4)
 BYTES = tuple(item.bytes for item in _ITEMS)
-GROWING = (P_SUM_FLOAT, P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY)  # parts that may have a block of their own
+SKETCHED = (P_CODES, P_BUCKETS_INT, P_BUCKETS_FLOAT, P_TALLY)
+GROWING = (P_SUM_FLOAT, *SKETCHED)  # parts that may have a block of their own
 RUNNING = (P_COUNT, P_SUM_INT, P_SUM_FLOAT, P_LEAST_INT, P_LEAST_FLOAT, P_MOST_INT, P_MOST_FLOAT)
 # What panes may keep for an aggregate: its kind of integers, and of floats.
 KEPT = {

@@ -8,6 +8,7 @@ from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit, prefetch
 from crossline.state.memory.addresses import bits_at, clock, match_step_row, row_of, slot_row, waiting_at
 from crossline.state.memory.fields import address, get, load, put, store
+from crossline.state.records.hash_tables import AHEAD
 from crossline.state.windows.kernel import take_in
 from crossline.state.windows.prefetch import SCOUTS_EACH, find_keys, look_ahead
 from crossline.state.windows.verdicts.applicable_rules import in_force
@@ -64,8 +65,12 @@ def offer_all(h: int, start: int) -> Any:
 
 @inlined
 def _look_ahead(h: int, row: int, rows: int) -> None:
-    """Call for what waits for the rows soon to come, and then for the records that it names."""
+    """Call for what waits for the rows soon to come, and then for the records and the step before that it names."""
     places = min(get(h, at.MATCH_STATES), SCOUTS_EACH)
+    if row + AHEAD < rows:
+        slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + AHEAD))
+        if slot >= 0:
+            prefetch(waiting_at(h, slot, places - 1))  # where the row of the slot goes over a line of memory
     if row + WAITING < rows:
         slot = get(h, at.KEY_SLOT, get(h, at.KEY_INDEX, row + WAITING))
         for k in range(places if slot >= 0 else 0):
@@ -77,6 +82,8 @@ def _look_ahead(h: int, row: int, rows: int) -> None:
             if waits >= 0:
                 prefetch(row_of(h, get(h, at.BY, waits)))
                 prefetch(row_of(h, get(h, at.BEGAN, waits)))
+                if get(h, at.PRIOR, waits) >= 0:
+                    prefetch(match_step_row(h, get(h, at.PRIOR, waits)))
 
 
 @inlined
@@ -171,7 +178,9 @@ def _take(h: int, slot: int, p: int, s: int, i: int, hit_row: int, prior: int) -
     _free(h, waits)
     new = get(h, at.FREE_MATCH_STEP)
     if new >= 0:
-        put(h, at.FREE_MATCH_STEP, get(h, at.PRIOR, new))
+        after = get(h, at.PRIOR, new)
+        put(h, at.FREE_MATCH_STEP, after)
+        prefetch(match_step_row(h, after))  # rows that dropping freed were not touched for long
     else:
         new = count_up(h, at.N_MATCH_STEPS)
     step_row = match_step_row(h, new)

@@ -31,6 +31,8 @@ from crossline.state.memory.hashing import xxh64
 from crossline.state.records.hash_tables import AHEAD, NO_SEED, block_of, erase, erase_value, value_hash
 from crossline.state.windows.rolling_window import drop_left
 
+PLACES_EACH = 4  # places to wait that are looked at ahead
+
 
 @jit
 def drop_records(h: int, cutoff_ms: int, limit: int) -> Any:
@@ -52,9 +54,7 @@ def drop_records(h: int, cutoff_ms: int, limit: int) -> Any:
         if r + AHEAD < end:
             _call_for(h, r + AHEAD)
         if r + AHEAD // 2 < end:
-            nxt = get(h, at.AFTER, r + AHEAD // 2)
-            if nxt >= 0:
-                prefetch(row_of(h, nxt))
+            _call_on(h, r + AHEAD // 2)
         r += 1
     put(h, at.FIRST_RECORD, r)
     return r - first
@@ -77,6 +77,17 @@ def _call_for(h: int, r: int) -> None:
     put(h, at.SCRATCH, r & (AHEAD - 1), np.int64(hash_))
     prefetch(address(h, at.ID_TABLE) + block_of(h, at.ID_TABLE, hash_))
     prefetch(slot_row(h, slot))
+
+
+@jit
+def _call_on(h: int, r: int) -> None:
+    """Call for what dropping record ``r`` will touch beyond its slot, which was called for before."""
+    nxt, slot = get(h, at.AFTER, r), get(h, at.SLOT, r)
+    if nxt >= 0:
+        prefetch(row_of(h, nxt))
+    if slot >= 0:
+        for k in range(min(get(h, at.MATCH_STATES), PLACES_EACH)):
+            prefetch(match_step_row(h, get(h, at.WAITING, slot, k)))
 
 
 @jit

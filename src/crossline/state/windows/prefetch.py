@@ -74,6 +74,7 @@ def find_keys(h: int) -> None:
             slot = _likely(h, key + AHEAD // 2)
             if slot >= 0:
                 prefetch(slot_row(h, slot))
+                prefetch(slot_row(h, slot - 1))  # has where the key begins
         if key + AHEAD // 4 < keys:
             slot = _likely(h, key + AHEAD // 4)
             if slot >= 0:
@@ -104,7 +105,7 @@ def look_ahead(h: int, row: int, rows: int) -> None:
             first = get(h, FIRST_OF, slot, c) if slot >= 0 else -1
             put(h, SCOUTS, scouts + c, first)
             prefetch(row_of(h, first))
-    if row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
+    if cursors and row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
         for ahead in range(LAST_STEP, FIRSTS, STEP):
             _scout(h, row + ahead, cursors)
 

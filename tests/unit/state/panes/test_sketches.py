@@ -87,6 +87,43 @@ def test_many_different_values_are_within_the_error(count: int) -> None:
     assert spread < 1.6 * _error("distinct_count"), "the spread of 24 has an error of a seventh itself"
 
 
+def naive_estimate(values: list[int]) -> int:
+    """A HyperLogLog of codes, by the binary digits of hashes."""
+    registers = [0] * 4_096
+    for value in values:
+        digits = f"{mixed(value):064b}"
+        rest = digits[12:]
+        zeros = len(rest) - len(rest.lstrip("0")) + 1
+        registers[int(digits[:12], 2)] = max(registers[int(digits[:12], 2)], zeros)
+    share = [registers.count(k) / 4_096 for k in range(54)]
+    total = 4_096 * limit_of_tau(1 - share[53])
+    for k in range(52, 0, -1):
+        total = 0.5 * (total + 4_096 * share[k])
+    total += 4_096 * limit_of_sigma(share[0])
+    return math.floor(4_096 / (2 * math.log(2)) * (4_096 / total) + 0.5)
+
+
+def mixed(value: int) -> int:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        value = (value ^ (value >> 33)) * factor % 2**64
+    return value ^ (value >> 33)
+
+
+def limit_of_sigma(x: float) -> float:
+    return x + sum(math.pow(x, 2**k) * 2.0 ** (k - 1) for k in range(1, 60))
+
+
+def limit_of_tau(x: float) -> float:
+    return (1 - x - sum((1 - math.pow(x, 2.0**-k)) ** 2 * 2.0**-k for k in range(1, 60))) / 3
+
+
+@pytest.mark.parametrize("count", [1_025, 3_000, 9_000])
+def test_many_different_values_are_estimated_as_by_the_binary_digits_of_their_hashes(count: int) -> None:
+    values = np.random.default_rng(count).choice(2**62, count, replace=False).astype(np.int64)
+    for cuts in (1, 6):
+        assert judged_last(values, "distinct_count", "code", cuts=cuts) == naive_estimate(values.tolist())
+
+
 @pytest.mark.parametrize("aggregate", ["distinct_count", "quantile"])
 def test_no_cut_and_no_pane_changes_what_a_sketch_says(aggregate: str) -> None:
     rng = np.random.default_rng(5)

@@ -11,7 +11,7 @@ from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.fields import get, load, put
 from crossline.state.panes import layout as at
 from crossline.state.panes.addresses import acc_at, enters, record_at
-from crossline.state.panes.aggregates.sketches import next_bucket, taken_count
+from crossline.state.panes.aggregates.bucket_counts import next_bucket, taken_count
 from crossline.state.panes.aggregates.squares import deviation
 from crossline.state.panes.aggregates.window_values import (
     count_values,

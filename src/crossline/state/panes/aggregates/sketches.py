@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.memory.access import inlined, jit, zeros_on_stack
+from crossline.state.memory.access import highest, jit, zeros_on_stack
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.panes import layout as at
 from crossline.state.panes.heap import block, fitting, give, take, units_of
@@ -28,6 +28,7 @@ CODE_PLACES = 4096  # of the set that is read into
 PRECISION = 12
 REGISTERS = 1 << PRECISION
 INDEX_BITS, ZERO_BITS = 26, 6
+REST_BITS = 64 - INDEX_BITS
 LONGEST = 64 - PRECISION  # zeros that a register may count, less one
 COUNTS = LONGEST + 2
 MANTISSA_BITS = 6
@@ -35,10 +36,8 @@ SHIFT = 52 - MANTISSA_BITS
 BUCKETS_BITS = 12 + MANTISSA_BITS
 BUCKETS_HALF = 1 << (BUCKETS_BITS - 1)  # buckets of one sign
 BUCKETS = 2 * BUCKETS_HALF
-SUM_BITS = 9  # buckets that are summed, as a power of 2
 # A block of codes, of registers or of buckets begins with its size's number and how many items it has.
 ITEMS_AT = at.SKETCH_HEAD.bytes
-BUCKET_BYTES = at.A_BUCKET.bytes
 DENSE = -1  # items of a block of registers
 A, B = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
@@ -57,12 +56,7 @@ def code_of(value: int) -> Any:
     x = _mixed(value)
     index = np.int64(x >> np.uint64(64 - INDEX_BITS))
     rest = np.int64((x << np.uint64(INDEX_BITS)) >> np.uint64(INDEX_BITS))
-    zeros = 1
-    probe = 1 << (63 - INDEX_BITS)
-    while probe != 0 and rest & probe == 0:
-        zeros += 1
-        probe >>= 1
-    return (index << ZERO_BITS) | zeros
+    return (index << ZERO_BITS) | (REST_BITS + 1 - highest(2 * rest + 1))
 
 
 @jit
@@ -70,14 +64,7 @@ def register(registers: int, code: int) -> None:
     """Count a code into registers."""
     index, zeros = code >> ZERO_BITS, code & ((1 << ZERO_BITS) - 1)
     rest = index & ((1 << (INDEX_BITS - PRECISION)) - 1)
-    if rest == 0:
-        zeros += INDEX_BITS - PRECISION
-    else:
-        zeros = 1
-        probe = 1 << (INDEX_BITS - PRECISION - 1)
-        while rest & probe == 0:
-            zeros += 1
-            probe >>= 1
+    zeros = zeros + INDEX_BITS - PRECISION if rest == 0 else INDEX_BITS - PRECISION - highest(rest)
     place = registers + (index >> (INDEX_BITS - PRECISION))
     if zeros > load(place, at.REGISTER):
         store(place, at.REGISTER, zeros)
@@ -309,68 +296,7 @@ def add_bucket(h: int, handle: int, bucket: int) -> Any:
     return handle
 
 
-@inlined
-def count_bucket(h: int, bucket: int, count: int) -> None:
-    """Count values of a bucket among those that are read."""
-    place = bucket + BUCKETS_HALF
-    put(h, at.BUCKETS, place, get(h, at.BUCKETS, place) + count)
-    place >>= SUM_BITS
-    put(h, at.BUCKET_SUMS, place, get(h, at.BUCKET_SUMS, place) + count)
-
-
-@jit
-def count_buckets(h: int, handle: int) -> None:
-    """As ``count_bucket``, for all that a sketch has."""
-    if handle != 0:
-        head = block(h, handle)
-        item = head + ITEMS_AT
-        for _ in range(load(head, at.SKETCH_ITEMS)):
-            count_bucket(h, load(item, at.BUCKET), load(item, at.BUCKET_COUNT))
-            item += BUCKET_BYTES
-
-
-@jit
-def ranked(h: int, rank: int) -> Any:
-    """The value of rank ``rank`` (the least: 1) of those that were counted, of which nothing is left then."""
-    found, before = 0, 0
-    for part in range(BUCKETS >> SUM_BITS):
-        if get(h, at.BUCKET_SUMS, part) == 0:
-            continue
-        put(h, at.BUCKET_SUMS, part, 0)
-        for k in range(part << SUM_BITS, (part + 1) << SUM_BITS):
-            count = get(h, at.BUCKETS, k)
-            if count != 0:
-                if before < rank <= before + count:
-                    found = k - BUCKETS_HALF
-                before += count
-                put(h, at.BUCKETS, k, 0)
-    return value_of(found)
-
-
 @jit
 def tally_of(value: int) -> Any:
     """The bucket in which it is counted how often a value comes, by its hash: as many as there are for quantiles."""
     return np.int64(_mixed(value) >> np.uint64(64 - BUCKETS_BITS)) - BUCKETS_HALF
-
-
-@jit
-def next_bucket(h: int, place: int) -> Any:
-    """The place behind ``place`` (-1: the first) of a bucket in which something was counted, or -1."""
-    place += 1
-    while place < BUCKETS:
-        if get(h, at.BUCKET_SUMS, place >> SUM_BITS) == 0:
-            place = ((place >> SUM_BITS) + 1) << SUM_BITS
-        elif get(h, at.BUCKETS, place) == 0:
-            place += 1
-        else:
-            return place
-    return -1
-
-
-@jit
-def taken_count(h: int, place: int) -> Any:
-    """How many were counted at a place, where nothing is left then."""
-    count, part = get(h, at.BUCKETS, place), place >> SUM_BITS
-    put(h, at.BUCKETS, place, 0)
-    put(h, at.BUCKET_SUMS, part, get(h, at.BUCKET_SUMS, part) - count)
-    return count

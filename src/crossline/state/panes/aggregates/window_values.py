@@ -30,14 +30,12 @@ from crossline.state.panes.addresses import (
     value_at,
     window_at,
 )
+from crossline.state.panes.aggregates.bucket_counts import count_bucket, count_buckets, ranked
 from crossline.state.panes.aggregates.running import KNOWN, add_float, add_wide, smaller
 from crossline.state.panes.aggregates.sketches import (
     bucket_of,
     code_of,
-    count_bucket,
-    count_buckets,
     different,
-    ranked,
     tally_of,
     union_code,
     union_sketch,
