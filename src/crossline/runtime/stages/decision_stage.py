@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from crossline.evaluate.decisions.json_lines import DecisionLines, LineInputs, d
 from crossline.evaluate.decisions.revision import Known, revise, revision_json
 from crossline.evaluate.output import ShardOutput, StoreDelta
 from crossline.evaluate.shard import ShardState, evict, store_of
-from crossline.evaluate.suppression.changes import SuppressionChange
+from crossline.evaluate.suppression.change_columns import SuppressionChange
 from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.logs import get_logger
 from crossline.plan.compose import known_later
@@ -104,7 +104,9 @@ def decision_inputs(
         for shard in range(snapshot.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
     texts = (
-        each for each in (*_of_alerts(output.hits, alerts), *output.suppression_changes) if _at_once(each.hit, later)
+        each
+        for each in chain(_of_alerts(output.hits, alerts), *output.suppression_changes)
+        if _at_once(each.hit, later)
     )
     for change in (*texts, *hold_changes(snapshot.rules, held)):
         hit = change.hit
