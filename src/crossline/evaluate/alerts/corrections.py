@@ -109,7 +109,7 @@ class _Corrections:
 
 _FIELDS = tuple(each.name for each in fields(Hit) if each.name not in {"cause", "correction"})
 _READ, _PUT = attrgetter(*_FIELDS), [getattr(Hit, name).__set__ for name in _FIELDS]
-_PUT_CAUSE, _PUT_CORRECTION = Hit.cause.__set__, Hit.correction.__set__  # type: ignore[union-attr]
+_PUT_OTHERS = [getattr(Hit, name).__set__ for name in ("cause", "correction")]
 
 
 def corrected(hit: Hit, cause: Trigger | None, correction: Correction | None) -> Hit:
@@ -117,8 +117,8 @@ def corrected(hit: Hit, cause: Trigger | None, correction: Correction | None) ->
     made = object.__new__(Hit)
     for put, value in zip(_PUT, _READ(hit), strict=True):
         put(made, value)
-    _PUT_CAUSE(made, cause)
-    _PUT_CORRECTION(made, correction)
+    for put, other in zip(_PUT_OTHERS, (cause, correction), strict=True):
+        put(made, other)
     return made
 
 
