@@ -43,6 +43,8 @@ def _parser() -> argparse.ArgumentParser:
         "--api", choices=("yes", "no"), help="run the decision API; by default if the checkpoint is a folder"
     )
     parser.add_argument("--asks", type=float, default=ASKS_PER_S, help="requests per second to the API")
+    parser.add_argument("--reevaluate", action="store_true", help="rules judge again after late records")
+    parser.add_argument("--steady", type=float, default=0.0, help="seconds at the rate before the first fault")
     parser.add_argument("--kinds", help=f"kinds of faults, of {', '.join(KINDS)}")
     parser.add_argument(
         "--master", default="local[2]", help="Spark master; local-cluster[2,1,1024] has executors to kill"
@@ -79,9 +81,10 @@ def main() -> int:
         FIRST_PER_S if at_peak else float(options.rate),
         drawn(seed, options.faults, kinds),
         options.minutes,
-        settings=Settings(options.master),
+        settings=Settings(options.master, reevaluates=options.reevaluate),
         of_peak=options.share if at_peak else None,
         asks_per_s=options.asks,
+        steady_s=options.steady,
     )
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(own_folder_for("chaos"))

@@ -42,6 +42,7 @@ ACCOUNTS, ACCOUNTS_AT_PEAK = 300, 5_000
 class Plan:
     """What is drilled: ``minutes``: no fault begins later than that; ``warm_s``: load before the first fault.
 
+    ``steady_s``: after that, load at the rate of the drill; how far the pipeline is behind meanwhile is printed.
     ``ends_killed``: the driver is killed at the end, with records waiting, in place of being asked to stop.
     ``of_peak``: the share of what the machine sustains that is sent, in place of ``rate_per_s``. ``asks_per_s``: of the
     API, where it is a part; ``asks_open_max``: none is about a new payment while so many have no answer, since on a
@@ -60,6 +61,7 @@ class Plan:
     asks_per_s: float = ASKS_PER_S
     asks_open_max: int = sys.maxsize
     receipts: int = RECEIPTS
+    steady_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -120,6 +122,7 @@ def drill(plan: Plan, root: Path, services: Services) -> Outcome:
         watching.start()
         run.await_start()
         peak = run.calibrate()
+        run.steady()
         passed = run.faults()
         run.end()
     finally:
@@ -231,6 +234,20 @@ class Run:
         say(f"{peak.per_s:.0f} records/s are sustained; {self.load.rate_per_s:g} are sent; steps {peak.steps}")
         self._settled()
         return peak
+
+    def steady(self) -> None:
+        """Send at the rate of the drill without faults, and say how far the pipeline was behind meanwhile."""
+        if not self.plan.steady_s:
+            return
+        began_s, before = self.watching.now_s(), self.watching.committed
+        time.sleep(self.plan.steady_s)
+        seconds = self.watching.now_s() - began_s
+        lags = sorted(lag for at_s, lag in self.watching.lags if at_s >= began_s)
+        middle, most = lags[len(lags) // 2], lags[-1]
+        per_s = (self.watching.committed - before) / seconds
+        say(f"steady for {seconds:.0f} s: {per_s:.0f} records/s committed, lag {middle} (median), {most} (most)")
+        if not self._settled():
+            self.wrong.append(f"the pipeline did not keep up with {self.load.rate_per_s:g} records/s")
 
     def faults(self) -> list[Passed]:
         """Inject all of them; returns the result of each."""

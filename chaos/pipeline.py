@@ -5,7 +5,7 @@ All records of a key lie in one partition, so no answer depends on the order in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -119,11 +119,15 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The variable settings of the pipeline."""
+    """The variable settings of the pipeline.
+
+    ``reevaluates``: all rules that look at more than one record judge again after late records.
+    """
 
     master: str = "local[2]"
     trigger: str = "0s"
     max_records: int = 20_000
+    reevaluates: bool = False
     source: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -139,6 +143,12 @@ def stream_of(form: str = "json", *, with_ingest: bool = False) -> Body:
         body["ingest_time"] = {"field": INGEST, "unit": "ms"}
         body["fields"][INGEST] = "integer"
     return body
+
+
+def reevaluating(rules: Iterable[Body]) -> list[Body]:
+    """The same rules, of which those of more than one record judge again."""
+    again = {"late_policy": "reevaluate"}
+    return [rule if rule["rule_type"] == "threshold" else {**rule, **again} for rule in rules]
 
 
 def sinks_of(addresses: Addresses) -> list[Body]:
@@ -168,7 +178,7 @@ def sinks_of(addresses: Addresses) -> list[Body]:
 def write_pipeline(root: Path, addresses: Addresses, settings: Settings) -> Path:
     """The project in ``root``; the path of its pipeline file."""
     (root / "rules").mkdir(parents=True, exist_ok=True)
-    _write(root / "rules" / "rules.yaml", RULES)
+    _write(root / "rules" / "rules.yaml", reevaluating(RULES) if settings.reevaluates else RULES)
     with_api = addresses.api is not None
     _write(root / "policy.yaml", {**POLICY, "fallback": FALLBACK} if with_api else POLICY)
     source = {"kind": "kafka", "brokers": addresses.brokers, "topic": TOPIC, **settings.source}

@@ -94,7 +94,7 @@ def outcome(
 
     def judged(*given: Any) -> ShardOutput:
         output = judge(*given)
-        changes.extend(repr(each) for each in output.suppression_changes)
+        changes.extend(repr(each) for columns in output.suppression_changes for each in columns)
         return output
 
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(decides=decides))

@@ -11,7 +11,7 @@ import numpy as np
 from crossline.basics.streams.inputs import rule_of
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
-from crossline.evaluate.alerts.hits import Hit
+from crossline.evaluate.alerts.hits import Hit, Trigger
 from crossline.evaluate.alerts.origins import record_and_alert_of
 from crossline.evaluate.ingest_order import take_rows
 from crossline.ingest.route.plan_inputs import CAUSE, GONE
@@ -51,10 +51,18 @@ def changes_of(hits: Sequence[Hit], order: Sequence[str]) -> Changes:
 
 def cause_of(hit: Hit, order: Sequence[str]) -> Cause:
     """The record that triggered ``hit``, with the name of its log among those of all streams."""
-    place, cause = (hit.place, hit) if hit.cause is None else (hit.cause.place, hit.cause.cause)
-    _, stream, log, sequence, offset, partition = place
+    if hit.cause is not None:
+        return named_cause(hit.cause, order)
+    _, stream, log, sequence, offset, partition = hit.place
     chunk = (came_log(order, stream, log), sequence, partition)
-    return Cause(cause.record_id, cause.ingest_ms, cause.reached_ms, chunk, offset)
+    return Cause(hit.record_id, hit.ingest_ms, hit.reached_ms, chunk, offset)
+
+
+def named_cause(trigger: Trigger, order: Sequence[str]) -> Cause:
+    """The record that ``trigger`` is, in the same way."""
+    _, stream, log, sequence, offset, partition = trigger.place
+    chunk = (came_log(order, stream, log), sequence, partition)
+    return replace(trigger.cause, chunk=chunk, offset=offset)
 
 
 def by_cause(

@@ -12,7 +12,7 @@ from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import Hit, JudgedRows
 from crossline.evaluate.failures import Unjudged, unjudged
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.evaluate.suppression.changes import SuppressionChange
+from crossline.evaluate.suppression.change_columns import SuppressionChanges
 from crossline.evaluate.suppression.last_alerts import LastAlertChanges
 from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.plan.costs import Meter
@@ -104,7 +104,7 @@ class ShardOutput:
     unjudged: list[Unjudged] = field(default_factory=list)
     feature_queries: list[FeatureRows] = field(default_factory=list)
     suppressed: list[SuppressedRows] = field(default_factory=list)
-    suppression_changes: list[SuppressionChange] = field(default_factory=list)
+    suppression_changes: list[SuppressionChanges] = field(default_factory=list)
     very_late: list[Hit] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
 
@@ -116,7 +116,7 @@ class ShardOutput:
             self.unjudged += unjudged(judged, hits, missed)
 
     def add_suppressed(
-        self, suppressed: SuppressedRows | None, changes: Iterable[SuppressionChange], crossed: LastAlertChanges | None
+        self, suppressed: SuppressedRows | None, changes: Iterable[SuppressionChanges], crossed: LastAlertChanges | None
     ) -> None:
         """Add the suppressed hits of the state store that was judged last."""
         if suppressed is not None:

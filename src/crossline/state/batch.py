@@ -175,7 +175,8 @@ class Hits:
     rows. ``formula_reads``: of formula hits, by number of the hit. ``failed``: rows that a model could not
     judge, by rule version and why. ``features``: of each feature query of the plan.
     ``without``: of formulas that wait for their first figure, by number of the line, the rows that lack it.
-    ``replayed``: the result of replayed rows; there are no hits here then.
+    ``replayed``: the result of replayed rows; there are no hits here then. ``evidence_of``: where many hits rest on the
+    same records, the number of each piece of evidence among the ids, which are there once; None: they are one for each.
     """
 
     line: I32
@@ -203,6 +204,7 @@ class Hits:
     replayed: Sequence[ReplayedRows] = ()
     features: tuple[RowFeatures, ...] = ()
     without: Mapping[int, I64] = field(default_factory=dict)
+    evidence_of: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.line)

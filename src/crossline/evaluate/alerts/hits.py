@@ -144,7 +144,7 @@ class JudgedRows:
         """The kernel's hits, in its order."""
         lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
-        ids = _texts(hits.evidence_id_bytes, hits.evidence_id_offsets)
+        ids = _evidence_ids(hits)
         bounds, counts = hits.evidence_offsets.tolist(), hits.count.tolist()
         starts_ms, ends_ms = hits.window_start_ms.tolist(), hits.window_end_ms.tolist()
         read_at = self._read(hits.row.astype(np.int64))
@@ -391,9 +391,9 @@ def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
     return mask
 
 
-def _texts(data: np.ndarray[Any, Any], offsets: I64) -> list[str]:
-    raw = data.tobytes()
+def _evidence_ids(hits: Hits) -> list[str]:
+    raw, offsets = hits.evidence_id_bytes.tobytes(), hits.evidence_id_offsets.tolist()
     text = raw.decode()
-    if len(text) == len(raw):
-        return [text[a:b] for a, b in pairwise(offsets.tolist())]
-    return [raw[a:b].decode() for a, b in pairwise(offsets.tolist())]
+    same = len(text) == len(raw)
+    ids = [text[a:b] if same else raw[a:b].decode() for a, b in pairwise(offsets)]
+    return ids if hits.evidence_of is None else [ids[i] for i in hits.evidence_of.tolist()]

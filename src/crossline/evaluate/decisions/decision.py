@@ -45,12 +45,15 @@ class Decision:
     policy_version: int
     revision: int = 0
 
-    def to_json(self, rules_digest: str, decided_ms: int) -> dict[str, Any]:
-        """As JSON values, fields in the order promised. ``decided_ms`` is only written into it."""
+    def to_json(self, rules_digest: str, decided_ms: int, own_id: str | None = None) -> dict[str, Any]:
+        """As JSON values, fields in the order promised. ``decided_ms`` is only written into it.
+
+        ``own_id``: its id; None: that of a first decision.
+        """
         record = self.record
         return {
             "schema_version": SCHEMA_VERSION,
-            "decision_id": decision_id(self.policy_version, record.stream, record.record_id),
+            "decision_id": own_id or decision_id(self.policy_version, record.stream, record.record_id),
             "kind": "decision",
             "revision": self.revision,
             "stream": record.stream,

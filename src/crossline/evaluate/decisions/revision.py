@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from crossline.evaluate.decisions.decision import Decision, decide, decision_id, revision_id
@@ -37,9 +37,9 @@ class Known:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
-        hits = [asdict(hit) for hit in self.hits.values()]
+        hits = [hit.to_json() for hit in self.hits.values()]
         counted = {"policy_version": self.policy_version, "revision": self.revision}
-        return {"record": asdict(self.record), "hits": hits, **counted}
+        return {"record": self.record.to_json(), "hits": hits, **counted}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
@@ -54,29 +54,46 @@ def deciding_hit(body: Mapping[str, Any]) -> DecidingHit:
     return DecidingHit(**{**body, "tags": tuple(body["tags"])})
 
 
-def revise(policy: Policy, known: Known, changes: Sequence[Change]) -> tuple[Decision, str] | None:
+_RestsOn = tuple[str, int, list[tuple[str, str | None]]]  # what is decided, the score, reasons with their alerts
+
+
+class Summaries:
+    """What ``policy`` decides by hits, for each list of them once: a late record revises many records alike."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._known = dict[tuple[DecidingHit, ...], tuple[Decision, _RestsOn]]()
+
+    def of(self, known: Known) -> tuple[Decision, _RestsOn]:
+        """The decision by the hits of ``known``, on whatever record they are, and by what it is told from others."""
+        hits = tuple(known.hits.values())
+        found = self._known.get(hits)
+        if found is None:
+            made = decide(self._policy, known.record, hits)
+            rests_on = [(hit.reason_id, hit.alert_id) for hit in made.reasons]
+            found = self._known[hits] = made, (made.decision, made.score, rests_on)
+        return found
+
+
+def revise(summaries: Summaries, known: Known, changes: Sequence[Change]) -> tuple[Decision, str] | None:
     """The revised decision after ``changes`` with one trigger, and the change it is due to; None: it stays as it is.
 
     ``known`` is moved on. A decision is another where what is decided is, or its score, or the alerts that it rests on.
     """
-    before = decide(policy, known.record, known.hits.values())
+    _, before = summaries.of(known)
     for change in changes:
         if change.hit is None:
             known.hits.pop(change.reason_id, None)
         else:
             known.hits[change.reason_id] = change.hit
-    now = decide(policy, known.record, known.hits.values())
-    if _rests_on(before) == _rests_on(now):
+    now, rests_on = summaries.of(known)
+    if before == rests_on:
         return None
     known.revision += 1
     # Alerts and corrections come first: a change of a suppressed hit may have none of its own.
     because = min((change.reason_id.startswith(STANDING), change.because) for change in changes)[1]
-    return replace(now, revision=known.revision), because
-
-
-def _rests_on(decision: Decision) -> tuple[Any, ...]:
-    rests_on = [(hit.reason_id, hit.alert_id) for hit in decision.reasons]
-    return decision.decision, decision.score, rests_on
+    summary = (now.decision, now.score, now.reasons, now.policy_version)
+    return Decision(known.record, *summary, known.revision), because
 
 
 def revision_json(known: Known, decision: Decision, because: str, rules_digest: str, decided_ms: int) -> dict[str, Any]:
@@ -84,4 +101,5 @@ def revision_json(known: Known, decision: Decision, because: str, rules_digest: 
     record = decision.record
     first = decision_id(known.policy_version, record.stream, record.record_id)
     named = {"decision_id": revision_id(first, because), "kind": "revision"}
-    return {**decision.to_json(rules_digest, decided_ms), **named, "revises": first, "because": because}
+    body = decision.to_json(rules_digest, decided_ms, named["decision_id"])
+    return {**body, **named, "revises": first, "because": because}

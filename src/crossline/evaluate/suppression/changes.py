@@ -1,207 +1,131 @@
 """What a late record changes of where rules hold and raise no alert: records come to be held, and others cease to be.
 
-Each is emitted like a hit that a correction reinstates or retracts, so decisions are revised by it.
+Each is emitted like a hit that a correction reinstates or retracts, so decisions are revised by it. A late record may
+change very many, so all of a piece are found at once, as columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from crossline.basics.fields import canonical_key
 from crossline.basics.values import I64
-from crossline.evaluate.alerts.alert import alert_id, alert_id_of, correction_id
+from crossline.evaluate.alerts.alert import alert_id, correction_id
 from crossline.evaluate.alerts.corrections import arrived_after, replayed_rows, trigger_of
-from crossline.evaluate.alerts.hits import Hit, JudgedRows, Trigger
-from crossline.evaluate.alerts.origins import record_and_alert_of
+from crossline.evaluate.alerts.hits import Hit, JudgedRows
 from crossline.evaluate.decisions.blocks import alert_text
-from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts, Pairs
-from crossline.evaluate.suppression.rows import SuppressedRows, delivered, satisfied_pairs, suppressed_rows
+from crossline.evaluate.suppression.change_columns import SuppressionChanges
+from crossline.evaluate.suppression.holding import Holding, held_at
+from crossline.evaluate.suppression.last_alerts import Bools, LastAlertChanges, LastAlerts
+from crossline.evaluate.suppression.names import CorrectionNames
+from crossline.evaluate.suppression.rows import SuppressedRows, suppressed_rows
 from crossline.ingest.route.plan_inputs import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.rules.policy.hits import DecidingHit
-from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Cause, Hits, ReplayedRows
-
-
-@dataclass(frozen=True, slots=True)
-class SuppressionChange:
-    """That a rule holds at a record (``stands``) or does so no more.
-
-    ``hit``: the record and the trigger of the change. ``because``: the id of its correction; None: none,
-    the record came so.
-    """
-
-    hit: Hit
-    reason: DecidingHit
-    stands: bool = True
-    because: str | None = None
-
-
-_Name = tuple[int, str, int]  # line, id of the record, clock of the row
-_Held = dict[_Name, tuple[int, str | None]]  # the row, and the alert of the crossing
 
 
 def replayed_suppressions(
     plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[ReplayedRows], logs: int
-) -> Iterator[SuppressionChange]:
+) -> Iterator[SuppressionChanges]:
     """The changes by replayed rows; ``logs``: the number of logs of the judged records."""
     for piece in replayed:
-        if piece.hits.sat.any() or not piece.begins.all():
-            yield from _Holding(plan, store_plan, piece, logs).changes()
+        if piece.hits.sat.any():
+            judged = replayed_rows(plan, store_plan, piece, logs)
+            holding = held_at(judged, piece)
+            if len(holding):
+                yield _changes(judged, piece, holding, logs)
 
 
-class _Holding:
-    """Where the rules of a state store hold in one piece."""
+def _changes(judged: JudgedRows, replayed: ReplayedRows, held: Holding, logs: int) -> SuppressionChanges:
+    """What each replay changes of the one before it, and what came in order, replay by replay.
 
-    def __init__(self, plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRows, logs: int) -> None:
-        self._plan, self._store_plan, self._replayed, self._logs = plan, store_plan, replayed, logs
-        self._judged: JudgedRows = replayed_rows(plan, store_plan, replayed, logs)
-        programs = [plan.programs[line.rule_id, line.version] for line in store_plan.plan.judging]
-        self._delivered = delivered(plan, store_plan)
-        self._reach_ms = np.array([program.reach_ms for program in programs], np.int64)
-
-    def changes(self) -> Iterator[SuppressionChange]:
-        """In the order of variants."""
-        replayed, before = self._replayed, _Held()
-        for number, mine in enumerate(self._by_variant()):
-            cause = replayed.causes[number]
-            if replayed.begins[number]:
-                before = {}
-            if cause is None:
-                yield from (self._came(name, row, by) for name, (row, by) in mine.items() if replayed.fresh[row])
-            else:
-                yield from self._changed(before, mine, cause)
-            before = mine
-
-    def _by_variant(self) -> list[_Held]:
-        """Of each variant where rules hold and raise no alert."""
-        replayed, hits = self._replayed, self._replayed.hits
-        found: list[_Held] = [{} for _ in replayed.causes]
-        held = satisfied_pairs(hits)
-        held = held.only(self._delivered[held.line]) if len(held) else held
-        if not len(held):
-            return found
-        at = np.flatnonzero(self._delivered[hits.line])
-        at = at[np.lexsort((hits.line[at], hits.row[at]))]
-        emitted = Pairs(hits.row[at].astype(np.int64), hits.line[at].astype(np.int64))
-        standing = np.ones(len(held), np.bool_)
-        standing[held.places_of(emitted)] = False
-        held = held.only(standing)
-        crossed, crossed_ms = self._crossings(held, emitted)
-        clock_ms = replayed.rows.clock_ms
-        known = crossed_ms >= clock_ms[held.row] - self._reach_ms[held.line]
-        for place in range(len(held)):
-            row, line = int(held.row[place]), int(held.line[place])
-            version = self._version(line, row)
-            if version is None:
-                continue
-            by = self._alert(line, row, int(crossed[place]), emitted) if known[place] else None
-            name = line, self._judged.record_id(row), int(clock_ms[row])
-            found[int(replayed.replay[row])][name] = row, by  # of several rows that are hits on one record the last
-        return found
-
-    def _crossings(self, held: Pairs, emitted: Pairs) -> tuple[I64, I64]:
-        """Of each the last hit up to it: its number among ``emitted``, or -2 less its number among earlier ones."""
-        replayed, earlier = self._replayed, self._replayed.earlier
-        width, rows = np.int64(len(self._delivered)), np.int64(len(replayed.rows) + 1)
-        of_held = replayed.replay[held.row] * width + held.line
-        found, at_ms = np.full(len(held), -1, np.int64), np.full(len(held), np.iinfo(np.int64).min)
-        if earlier is not None and len(earlier.row):
-            of_earlier = earlier.replay * width + earlier.line
-            order = np.argsort(of_earlier)
-            at = order[np.minimum(np.searchsorted(of_earlier[order], of_held), len(order) - 1)]
-            mine = of_earlier[at] == of_held
-            found[mine], at_ms[mine] = -2 - at[mine], earlier.clock_ms[at[mine]]
-        if len(emitted):
-            of_emitted = replayed.replay[emitted.row] * width + emitted.line
-            order = np.argsort(of_emitted * rows + emitted.row)
-            by = (of_emitted * rows + emitted.row)[order]
-            last = np.searchsorted(by, of_held * rows + held.row, side="right") - 1
-            at = order[np.maximum(last, 0)]
-            mine = (last >= 0) & (of_emitted[at] == of_held)
-            found[mine], at_ms[mine] = at[mine], replayed.rows.clock_ms[emitted.row[at[mine]]]
-        return found, at_ms
-
-    def _alert(self, line: int, row: int, crossed: int, emitted: Pairs) -> str | None:
-        """The alert of the crossing of ``line`` under the key of ``row``."""
-        if crossed == -1:
-            return None
-        earlier = self._replayed.earlier
-        if crossed >= 0:
-            record_id = self._judged.record_id(int(emitted.row[crossed]))
-        elif earlier is not None:
-            known = earlier.id_of(int(earlier.row[-2 - crossed]))
-            record_id = known if self._plan.reports else record_and_alert_of(self._plan, known)[0]
-        of = self._store_plan.plan.judging[line]
-        return alert_id(of.rule_id, of.version, canonical_key(self._judged.key_of(row)), record_id)
-
-    def _version(self, line: int, row: int) -> RuleVersion | None:
-        """The version in force at a row; None where that is a shadow rule's."""
-        ingest_ms = int(self._replayed.rows.ingest_ms[row])
-        spans = self._store_plan.versions[line]
-        of = next((each for each in spans if each.effective_from_ms <= ingest_ms < each.effective_until_ms), None)
-        if of is None:
-            return None
-        mine = of if of.slots is None else of.of_key(self._judged.key_of(row))
-        return mine if mine.kind == "active" else None
-
-    def _came(self, name: _Name, row: int, by: str | None) -> SuppressionChange:
-        """That a line holds at a row."""
-        version = self._version(name[0], row)
-        if version is None:
-            raise ValueError(f"no rule is in force at row {row}")
-        return change_of(self._judged, row, version, by)
-
-    def _changed(self, before: _Held, mine: _Held, cause: Cause) -> Iterator[SuppressionChange]:
-        """What ``cause`` changed, and what came in order after it."""
-        trigger = trigger_of(self._plan, cause, self._logs)
-        for name, (row, by) in mine.items():
-            known, came = before.get(name), self._came(name, row, by)
-            if known is not None and known[1] == by:
-                continue
-            plainly = known is None and arrived_after(self._plan, self._replayed, row, cause)
-            yield came if plainly else caused_by(came, trigger)
-        for name in before.keys() - mine.keys():
-            row, by = before[name]
-            yield replace(caused_by(self._came(name, row, by), trigger), stands=False)
-
-
-def change_of(judged: JudgedRows, row: int, version: RuleVersion, by: str | None) -> SuppressionChange:
-    """That a rule holds at a row, by the alert of its crossing."""
-    ingest_ms = int(judged.batch.ingest_ms[row])
-    hit = Hit(
-        version=version,
-        place=judged.place(row),
-        key=judged.key_of(row),
-        record_id=judged.record_id(row),
-        event_ms=judged.event_ms(row),
-        ingest_ms=ingest_ms,
-        value=None,
-        count=0,
-        window_start_ms=None,
-        window_end_ms=None,
-        record_ids=(),
-        fields={},
-        records=None,
-        reached_ms=judged.reached_ms(row),
-    )
-    under = int(judged.batch.key_hash[judged.batch.key_index[row]])
-    return SuppressionChange(hit, DecidingHit.standing_of(version.rule).standing_on(by, under))
-
-
-def caused_by(change: SuppressionChange, trigger: Trigger) -> SuppressionChange:
-    """The change with its trigger; without one where the trigger is the record itself.
-
-    What it is because of is the alert that it goes by, as far as this record changed it: the id of that correction.
+    A replay without a cause follows nothing: what came with it in order is there, and the rest stood before.
     """
-    hit = change.hit
-    if hit.place[1:] == trigger.place[1:]:
-        return change
-    because = correction_id(change.reason.alert_id or alert_id_of(hit), trigger.cause.record_id)
-    return replace(change, hit=replace(hit, cause=trigger), because=because)
+    caused = np.array([cause is not None for cause in replayed.causes], np.bool_)
+    follows = np.append(caused & ~replayed.begins, False)
+    replay, name, count = replayed.replay[held.row].astype(np.int64), held.name, np.int64(held.names)
+    code = replay * count + name
+    order = np.argsort(code, kind="stable")
+    before = _found(code, order, code - count)
+    known = (before >= 0) & follows[replay]
+    other = ~known | (held.crossing[before] != held.crossing)
+    came = np.flatnonzero(np.where(caused[replay], other, replayed.fresh[held.row]))
+    gone = np.flatnonzero(follows[replay + 1] & (_found(code, order, code + count) < 0))
+    at, of = np.append(came, gone), np.append(replay[came], replay[gone] + 1)
+    stands = np.arange(len(at)) < len(came)
+    by_replay = np.argsort(of, kind="stable")
+    at, of, stands = at[by_replay], of[by_replay], stands[by_replay]
+    plainly = ~caused[of]
+    unknown = np.flatnonzero(~plainly & stands & ~known[at])
+    plainly[unknown] = _arrived_after(judged, replayed, held.row[at[unknown]], of[unknown])
+    plainly |= _is_own(judged, replayed, held.row[at], of)
+    return _named(judged, replayed, held.only(at), stands, np.where(plainly, -1, of), logs)
+
+
+def _found(codes: I64, order: I64, wanted: I64) -> I64:
+    """Of each of ``wanted`` where it is among ``codes``, which ``order`` puts in order; -1: it is not."""
+    if not len(codes):
+        return np.full(len(wanted), -1, np.int64)
+    at = order[np.minimum(np.searchsorted(codes[order], wanted), len(order) - 1)]
+    found: I64 = np.where(codes[at] == wanted, at, -1)
+    return found
+
+
+def _arrived_after(judged: JudgedRows, replayed: ReplayedRows, rows: I64, of: I64) -> Bools:
+    """Whether each of ``rows`` came with this batch, in order, after what caused replay ``of``."""
+    causes = [cause for cause in replayed.causes if cause is not None]
+    reached = np.array([0 if cause is None else cause.reached_ms for cause in replayed.causes], np.int64)[of]
+    reached_ms = judged.rows["reached"][rows]
+    after: Bools = replayed.fresh[rows] & (reached_ms > reached)
+    ties = np.flatnonzero(replayed.fresh[rows] & (reached_ms == reached)) if causes else ()
+    for at in ties:
+        cause = replayed.causes[of[at]]
+        after[at] = cause is not None and arrived_after(judged.plan, replayed, int(rows[at]), cause)
+    return after
+
+
+def _is_own(judged: JudgedRows, replayed: ReplayedRows, rows: I64, of: I64) -> Bools:
+    """Whether each of ``rows`` is that of the record which caused replay ``of``."""
+    offsets = np.array([-1 if cause is None else cause.offset for cause in replayed.causes], np.int64)[of]
+    own: Bools = judged.rows["offsets"][rows] == offsets
+    for at in np.flatnonzero(own):
+        cause = replayed.causes[of[at]]
+        own[at] = cause is not None and judged.place(int(rows[at]))[1:] == _place_of(judged, cause)
+    return own
+
+
+def _place_of(judged: JudgedRows, cause: Cause) -> tuple[str, str, int, int, str]:
+    """Where the record of ``cause`` stands, as ``trigger_of`` has it, but for its time."""
+    came, sequence, partition = cause.chunk
+    return *judged.plan.from_came(came), sequence, cause.offset, partition
+
+
+def _named(
+    judged: JudgedRows, replayed: ReplayedRows, held: Holding, stands: Bools, of: I64, logs: int
+) -> SuppressionChanges:
+    """The changes at ``held``, each caused as replay ``of`` was, -1: by the row itself."""
+    used, number = np.unique(of, return_inverse=True)
+    causes = [replayed.causes[replay] for replay in used.tolist() if replay >= 0]
+    trigger = (number - (len(used) - len(causes))).astype(np.int32)
+    of_cause = [cause for cause in causes if cause is not None]
+    names = CorrectionNames(judged, held)
+    alert, alerts = names.alerts()
+    because, reasons = names.corrections(trigger, [cause.record_id for cause in of_cause])
+    return SuppressionChanges(
+        judged=judged,
+        row=held.row,
+        stands=stands,
+        version=held.version,
+        versions=held.versions,
+        alert=alert,
+        alerts=alerts,
+        trigger=trigger,
+        triggers=[trigger_of(judged.plan, cause, logs) for cause in of_cause],
+        because=because,
+        reasons=reasons,
+    )
 
 
 def suppressions_of(
@@ -211,7 +135,7 @@ def suppressions_of(
     last_alerts: LastAlerts,
     causes: Sequence[Cause],
     logs: int,
-) -> tuple[SuppressedRows | None, Sequence[SuppressionChange], LastAlertChanges | None]:
+) -> tuple[SuppressedRows | None, Sequence[SuppressionChanges], LastAlertChanges | None]:
     """Where the rules of a store hold at rows of a batch and raise no alert; ``found``: what was made of ``hits``.
 
     ``causes``: of rows that other records triggered. ``last_alerts`` is moved on; what of it changed
@@ -221,21 +145,41 @@ def suppressions_of(
     if held is None or not causes:
         return held, (), crossed
     changes, rest = _with_causes(held, causes, logs)
-    return rest, changes, crossed
+    return rest, () if changes is None else (changes,), crossed
 
 
 def _with_causes(
     held: SuppressedRows, causes: Sequence[Cause], logs: int
-) -> tuple[list[SuppressionChange], SuppressedRows | None]:
+) -> tuple[SuppressionChanges | None, SuppressedRows | None]:
     """Rows that are hits, in two parts: those with another record as trigger, and the rest."""
-    judged, by = held.judged, [trigger_of(held.judged.plan, cause, logs) for cause in causes]
+    judged, triggers = held.judged, [trigger_of(held.judged.plan, cause, logs) for cause in causes]
     number = judged.rows[CAUSE][held.rows]
-    other = [at >= 0 and by[at].place[1:] != judged.place(row)[1:] for at, row in zip(number, held.rows, strict=True)]
+    other = [
+        at >= 0 and triggers[at].place[1:] != judged.place(row)[1:] for at, row in zip(number, held.rows, strict=True)
+    ]
     apart = np.array(other, np.bool_)[held.reason_row]
-    found = []
-    for at in np.flatnonzero(apart).tolist():
-        place = int(held.reason_row[at])
-        alert = alert_text(held.alert[at].tobytes()) if held.named[at] else None
-        came = change_of(judged, int(held.rows[place]), held.versions[held.version[at]], alert)
-        found.append(caused_by(came, by[number[place]]))
-    return found, None if apart.all() else held.only(~apart)
+    if not apart.any():
+        return None, held
+    mine = np.flatnonzero(apart)
+    row, trigger = held.rows[held.reason_row[mine]], number[held.reason_row[mine]]
+    alerts, reasons = list[str](), list[str]()
+    for at, of, by in zip(mine.tolist(), row.tolist(), trigger.tolist(), strict=True):
+        rule = held.versions[held.version[at]].rule
+        own = (rule.rule_id, rule.version, canonical_key(judged.key_of(of)), judged.record_id(of))
+        alerts.append(alert_text(held.alert[at].tobytes()) if held.named[at] else alert_id(*own))
+        reasons.append(correction_id(alerts[-1], causes[by].record_id))
+    each = np.arange(len(mine), dtype=np.int32)
+    changes = SuppressionChanges(
+        judged=judged,
+        row=row,
+        stands=np.ones(len(mine), np.bool_),
+        version=held.version[mine],
+        versions=held.versions,
+        alert=np.where(held.named[mine], each, -1).astype(np.int32),
+        alerts=alerts,
+        trigger=trigger.astype(np.int32),
+        triggers=triggers,
+        because=each,
+        reasons=reasons,
+    )
+    return changes, None if apart.all() else held.only(~apart)

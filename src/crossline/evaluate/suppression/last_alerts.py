@@ -38,8 +38,8 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.row)
 
-    def only(self, chosen: Bools) -> Pairs:
-        """Those that are ``chosen``."""
+    def only(self, chosen: Bools | I64) -> Pairs:
+        """Those that are ``chosen``, or have these numbers."""
         return Pairs(self.row[chosen], self.line[chosen])
 
     def places_of(self, some: Pairs) -> I64:

@@ -97,7 +97,7 @@ def suppressed_rows(
     alert, named, crossed = last_alerts.follow(held, emitted, alerts, lines, keys, batch.clock_ms)
     standing = np.ones(len(held), np.bool_)
     standing[held.places_of(emitted)] = False
-    version, versions = _versions(judged, held)
+    version, versions = versions_in_force(judged, held)
     chosen = np.flatnonzero(standing & (version >= 0))
     if not len(chosen):
         return None, crossed
@@ -124,7 +124,7 @@ def delivered(plan: StreamPlan, store_plan: StorePlan) -> Bools:
     return np.array([program.emission.delivered and not is_hold(rule) for program, rule in pairs], np.bool_)
 
 
-def _versions(judged: JudgedRows, held: Pairs) -> tuple[I32, list[RuleVersion]]:
+def versions_in_force(judged: JudgedRows, held: Pairs) -> tuple[I32, list[RuleVersion]]:
     """Of each pair the number of the rule version in force, among those returned; -1 where a shadow rule held."""
     store_plan, ingest_ms = judged.store_plan, judged.batch.ingest_ms
     versions, of_line, several = list[RuleVersion](), np.full(len(store_plan.versions), -1, np.int32), list[int]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from crossline.rules.base import Rule
@@ -21,6 +21,10 @@ class DecidedRecord:
     record_id: str
     event_ms: int
     ingest_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON: its fields."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,12 @@ class DecidingHit:
 
     def standing_on(self, alert_id: str | None, under: int) -> Self:
         """The same after the crossing of an alert."""
-        return replace(self, alert_id=alert_id, under=under)
+        given = (self.rule_id, self.rule_version, self.action, self.score, self.severity, self.tags, alert_id)
+        return type(self)(*given, self.message, self.standing, under, self.held_by)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON: its fields."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def by_hand(self) -> bool:

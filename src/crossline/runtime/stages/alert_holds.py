@@ -10,7 +10,7 @@ from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit
 from crossline.evaluate.decisions.holds import holding
 from crossline.evaluate.output import ShardOutput
-from crossline.evaluate.suppression.changes import SuppressionChange
+from crossline.evaluate.suppression.change_columns import SuppressionChange
 from crossline.rules.base import Rule
 from crossline.rules.holds.hold import HoldRule, is_hold
 from crossline.rules.holds.manual import PlacedRule

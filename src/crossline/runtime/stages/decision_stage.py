@@ -14,9 +14,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,10 @@ from crossline.evaluate.decisions.batch import Decided, Placed
 from crossline.evaluate.decisions.blocks import RecordBlock, Table
 from crossline.evaluate.decisions.decision import RulesInForce, decide
 from crossline.evaluate.decisions.json_lines import DecisionLines, LineInputs, decided_lines, plain
-from crossline.evaluate.decisions.revision import Known, revise, revision_json
+from crossline.evaluate.decisions.revision import Known, Summaries, revise, revision_json
 from crossline.evaluate.output import ShardOutput, StoreDelta
 from crossline.evaluate.shard import ShardState, evict, store_of
-from crossline.evaluate.suppression.changes import SuppressionChange
+from crossline.evaluate.suppression.change_columns import SuppressionChange
 from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.logs import get_logger
 from crossline.plan.compose import known_later
@@ -52,6 +52,7 @@ from crossline.runtime.stages.alert_holds import hold_changes
 from crossline.runtime.stages.decision_input import DecisionInput, record_blocks, standing_blocks
 from crossline.runtime.stages.decision_writer import DecisionWriter
 from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
+from crossline.runtime.stages.suppression_lines import Line, suppression_lines
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
@@ -103,21 +104,19 @@ def decision_inputs(
     if snapshot.revises_ms is not None:
         for shard in range(snapshot.shards):
             to[shard] |= {"changes": [], "clocks": clocks}
-    texts = (
-        each for each in (*_of_alerts(output.hits, alerts), *output.suppression_changes) if _at_once(each.hit, later)
+    counted = partial(_lines, snapshot, lateness, streams)
+    at_once = (each for each in _of_alerts(output.hits, alerts) if _at_once(each.hit, later))
+    bound_ms = partial(_bound_ms, snapshot)
+    standing_lines = (
+        suppression_lines(columns, lateness, bound_ms, later, streams) for columns in output.suppression_changes
     )
-    for change in (*texts, *hold_changes(snapshot.rules, held)):
-        hit = change.hit
-        stream = hit.place[1]
-        _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
-        if hit.ingest_ms - hit.event_ms <= _bound_ms(snapshot, allowed_ms):
-            record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
-            mine, lines = to[_shard(snapshot, hit.record_id)], [hit.place, asdict(record), asdict(change.reason)]
-            if change.because is None:
-                mine["hits"].append(lines)
-            else:
-                order = [emission_order(hit), cause_of(hit, streams).order]
-                mine["changes"].append([order, change.because, change.stands, *lines])
+    of_holds = counted(hold_changes(snapshot.rules, held))
+    for record_id, lines, caused in chain(counted(at_once), *standing_lines, of_holds):
+        mine = to[_shard(snapshot, record_id)]
+        if caused is None:
+            mine["hits"].append(lines)
+        else:
+            mine["changes"].append([*caused, *lines])
     for each in output.duplicates:
         to[_shard(snapshot, each.record_id)]["copies"].append([each.stream, each.partition, each.offset])
     blocks: list[tuple[int, RecordBlock]] = []
@@ -130,6 +129,24 @@ def decision_inputs(
             bound_ms = _bound_ms(snapshot, reported.allowed_ms)
             blocks += record_blocks(reported, bound_ms, snapshot.shards)
     return to, blocks
+
+
+def _lines(
+    snapshot: PlanSnapshot,
+    lateness: Mapping[str, LatenessInForce],
+    streams: Sequence[str],
+    changes: Iterable[SuppressionChange],
+) -> Iterator[Line]:
+    """The texts of ``changes`` one by one, of those at records in time."""
+    for change in changes:
+        hit, stream = change.hit, change.hit.place[1]
+        _, allowed_ms = lateness[stream].at(np.array([hit.ingest_ms]))
+        if hit.ingest_ms - hit.event_ms > _bound_ms(snapshot, allowed_ms):
+            continue
+        record = DecidedRecord(stream, hit.record_id, hit.event_ms, hit.ingest_ms)
+        line = [hit.place, record.to_json(), change.reason.to_json()]
+        order = [emission_order(hit), cause_of(hit, streams).order]
+        yield hit.record_id, line, None if change.because is None else [order, change.because, change.stands]
 
 
 def _at_once(hit: Hit, later: Collection[str]) -> bool:
@@ -334,7 +351,7 @@ def _revised(
                 which, None if which in given.copies else Known(record, deciding.policy.version, hits), record.event_ms
             )
             changed[which] = None
-    found: list[Placed] = []
+    found, summaries = list[Placed](), Summaries(deciding.policy)
     # In the order in which the records that caused them came, whatever the order in which they are reported.
     mine = [each for each in given.changes if each[1][0] == stream]
     mine.sort(key=lambda each: (each[0][1], each[0][0], each[3].because))
@@ -345,7 +362,7 @@ def _revised(
         if which not in store.known:
             store.put(which, Known(record, deciding.policy.version), record.event_ms)
         known = store.known[which]
-        revised = None if known is None else revise(deciding.policy, known, [change for *_, change in changes])
+        revised = None if known is None else revise(summaries, known, [change for *_, change in changes])
         changed[which] = None
         if known is not None and revised is not None:
             revision = revision_json(known, *revised, in_force.digest(record.ingest_ms), now_ms)

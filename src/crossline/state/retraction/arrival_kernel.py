@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.kernels.kernel import Kernel
+from crossline.basics.values import I64, U8
 from crossline.state.memory.access import jit
 from crossline.state.memory.source_digest import digest
 
@@ -244,6 +245,53 @@ def _run(rows: Any, order: Any, line: Any, real: Any, seen: Any, progress: Any, 
     return 0
 
 
+# Of a hit whose evidence is sought. END_ROW: the place of its row; CAME_MAX: how many rows had come; WANTED: so many of
+# the records in its window, the last ones; LINE: of ``windows`` (RIGHT_OPEN, WITH_ITSELF) and ``enters``.
+EVIDENCE_FIELDS = 4
+END_ROW, CAME_MAX, WANTED, LINE = range(EVIDENCE_FIELDS)
+RIGHT_OPEN, WITH_ITSELF = range(2)
+
+
+def _evidence(clock_ms: Any, came: Any, enters: Any, windows: Any, hits: Any, found: Any, ends: Any) -> None:
+    """Of each hit the rows that it rests on, in order, one hit behind the other; ``ends``: where those of each end.
+
+    ``clock_ms``, ``came`` (how many came before) and ``enters`` (by line, whether it is in windows) are of rows in
+    order. ``found`` has room for all that are wanted.
+    """
+    first = 0
+    for i in range(len(hits)):
+        line, row = hits[i, LINE], hits[i, END_ROW]
+        last = first + hits[i, WANTED]
+        at, latest_ms = last, clock_ms[row] - windows[line, RIGHT_OPEN]
+        if windows[line, WITH_ITSELF] != 0 and at > first:
+            at -= 1
+            found[at] = row
+        row -= 1
+        while at > first and row >= 0:
+            if enters[line, row] != 0 and came[row] < hits[i, CAME_MAX] and clock_ms[row] <= latest_ms:
+                at -= 1
+                found[at] = row
+            row -= 1
+        for each in range(at, last):
+            found[first + each - at] = found[each]
+        first += last - at
+        ends[i] = first
+
+
+def evidence(clock_ms: I64, came: I64, enters: U8, windows: I64, hits: I64) -> tuple[I64, I64]:
+    """What ``_evidence`` finds, and the offsets of what is of each hit."""
+    found, ends = np.empty(int(hits[:, WANTED].sum()), np.int64), np.zeros(len(hits) + 1, np.int64)
+    compiled_evidence()(clock_ms, came, enters, windows, hits, found, ends[1:])
+    return found[: ends[-1]], ends
+
+
+@cache
+def compiled_evidence() -> Any:
+    """``_evidence``, in the same way as ``compiled``."""
+    kernel = Kernel(_evidence, lambda: digest("crossline.state.retraction"), {"error_model": "numpy", "_nrt": False})
+    return kernel.of("<i8 1 C", "<i8 1 C", "|u1 2 C", "<i8 2 C", "<i8 2 C", "<i8 1 C", "<i8 1 C")
+
+
 @cache
 def compiled() -> Any:
     """``_run``, compiled, or loaded from what an earlier process compiled."""
@@ -253,8 +301,9 @@ def compiled() -> Any:
 
 
 def warm() -> None:
-    """Compile it, or load it."""
+    """Compile both, or load them."""
     compiled()
+    compiled_evidence()
 
 
 def new_progress(held: int, top: int) -> Any:

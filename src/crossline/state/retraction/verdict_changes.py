@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -152,13 +152,8 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
     aggregates = [plan.aggregates[each.aggregate] for each in plan.lines]
     window_ms = np.array([plan.windows[each.window].window_ms for each in aggregates], np.int64)
     mean = np.array([each.aggregate == "avg" for each in aggregates], np.bool_)[listed.line]
-    evidence = _Evidence(key, plan)
-    resting = [
-        evidence.of(*each)
-        for each in zip(*(a.tolist() for a in (listed.place, listed.line, listed.came, listed.count)), strict=True)
-    ]
-    rests, values = (np.concatenate([each[i] for each in resting] or [np.zeros(0, np.int64)]) for i in range(2))
-    id_bytes, id_offsets = key.table.ids_of(rests)
+    evidence = _Evidence.of(key, plan, listed)
+    id_bytes, id_offsets = key.table.ids_of(evidence.rows)
     return Hits(
         line=listed.line,
         row=row.astype(np.int32),
@@ -169,54 +164,62 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
         count=listed.count,
         window_start_ms=clock_ms - window_ms[listed.line],
         window_end_ms=clock_ms,
-        evidence_offsets=np.cumsum([0, *(len(each[0]) for each in resting)]),
+        evidence_offsets=evidence.offsets,
         evidence_id_bytes=id_bytes,
         evidence_id_offsets=id_offsets,
-        evidence_clock_ms=key.table.number("clock_ms")[rests],
-        evidence_value_i=values,
-        evidence_value_f=np.zeros(len(values), np.float64),
+        evidence_clock_ms=evidence.clock_ms,
+        evidence_value_i=evidence.values,
+        evidence_value_f=np.zeros(len(evidence.values), np.float64),
         duplicates=none.duplicates,
         retained=np.arange(len(sat), dtype=np.int32),
         sat=sat,
         emitted_line=none.emitted_line,
         emitted_row=none.emitted_row,
+        evidence_of=evidence.number,
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Evidence:
-    """The records that hits rest on: of rows in order, those before and those that came."""
+    """The records that hits rest on, one hit behind the other: the ``number`` of each among ``rows`` (of the table).
 
-    def __init__(self, key: KeyRows, plan: KeySpacePlan) -> None:
-        arrivals = key.arrivals
-        self._plan, self._held, self._ahead = plan, key, len(arrivals.before)
-        self._came = np.append(np.full(self._ahead, -1), arrivals.order)
-        self._rows = np.append(arrivals.before, arrivals.final)
-        self._clock_ms = key.table.number("clock_ms")[self._rows]
-        self._columns = [_in_order(key, number, plan) for number in range(len(plan.columns))]
-        self._enters: dict[int, Any] = {}
+    ``values``: of the column that the line of the hit is about.
+    """
 
-    def of(self, place: int, line: int, came: int, count: int) -> tuple[I64, I64]:
-        """The rows that a hit of ``line`` at ``place`` rests on when ``came`` rows have come, and their values."""
-        aggregate = self._plan.aggregates[self._plan.lines[line].aggregate]
-        window, end, wanted = self._plan.windows[aggregate.window], self._ahead + place, min(count, EVIDENCE_MAX)
-        if window.filter not in self._enters:
-            parts = [entering(each, window.filter) for each in (self._held.before, self._held.came)]
-            self._enters[window.filter] = np.append(parts[0], parts[1][self._held.arrivals.order])
-        high, width = int(self._clock_ms[end]) - window.right_open, 2 * wanted
-        found = np.zeros(0, np.int64)
-        while len(found) < wanted:
-            low = max(0, end - width)
-            span = slice(low, end)
-            mine = self._enters[window.filter][span] & (self._came[span] < came) & (self._clock_ms[span] <= high)
-            found = np.flatnonzero(mine) + low
-            if window.include_current:
-                found = np.append(found, end)
-            if not low:
-                break
-            width *= 4
-        found = found[len(found) - wanted :]
-        values = self._columns[aggregate.column][found] if aggregate.column >= 0 else np.zeros(len(found), np.int64)
-        return self._rows[found], values
+    offsets: I64
+    number: I64
+    rows: I64
+    clock_ms: I64
+    values: I64
+
+    @classmethod
+    def of(cls, key: KeyRows, plan: KeySpacePlan, listed: _Listed) -> Self:
+        """That of the hits ``listed``."""
+        arrivals, aggregates = key.arrivals, [plan.aggregates[each.aggregate] for each in plan.lines]
+        ahead, clock_ms = len(arrivals.before), key.table.number("clock_ms")
+        rows = np.append(arrivals.before, arrivals.final)
+        came = np.append(np.full(ahead, -1, np.int64), arrivals.order)
+        windows = [plan.windows[each.window] for each in aggregates]
+        enters = [_entering_in_order(key, each.filter) for each in windows]
+        hits = np.zeros((len(listed.place), at.EVIDENCE_FIELDS), np.int64)
+        hits[:, at.END_ROW], hits[:, at.CAME_MAX], hits[:, at.LINE] = ahead + listed.place, listed.came, listed.line
+        hits[:, at.WANTED] = np.minimum(listed.count, EVIDENCE_MAX)
+        of_windows = [(each.right_open, each.include_current) for each in windows]
+        spans = np.array(of_windows, np.int64).reshape(len(windows), 2)
+        found, offsets = at.evidence(clock_ms[rows], came, np.array(enters, np.uint8), spans, hits)
+        values, line = np.zeros(len(found), np.int64), np.repeat(listed.line, np.diff(offsets))
+        for number in np.unique(line).tolist():
+            mine, column = line == number, aggregates[number].column
+            if column >= 0:
+                values[mine] = _in_order(key, column, plan)[found[mine]]
+        used = np.zeros(len(rows), np.bool_)
+        used[found] = True
+        return cls(offsets, (np.cumsum(used) - 1)[found], rows[used], clock_ms[rows][found], values)
+
+
+def _entering_in_order(key: KeyRows, number: int) -> Any:
+    """The rows that enter filter ``number``, of those before and those that came, in order."""
+    return np.append(entering(key.before, number), entering(key.came, number)[key.arrivals.order])
 
 
 def _in_order(key: KeyRows, column: int, plan: KeySpacePlan) -> Any:
