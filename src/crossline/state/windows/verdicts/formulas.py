@@ -227,7 +227,7 @@ class Formulas:
 
     def _wide(self, outputs: KernelFigures, facts: Mapping[str, pa.Array]) -> Any:
         """bool[rows]: where a figure, of the key or cross-key, is an integer of more than 64 bits."""
-        wide = np.zeros(len(outputs.up), np.bool_)
+        wide: Any = np.zeros(len(outputs.up), np.bool_)
         if np.count_nonzero(outputs.up):
             wide = outputs.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have further output figures
         for name in self._ups & facts.keys():
