@@ -32,6 +32,7 @@ _HOUR_MS = 3_600_000
 _THURSDAY = 3  # 1 January 1970
 _TWO_63 = 2.0**63
 _HALVES = 2.0**52  # from here on doubles have none
+DISTANCE_OF = 4  # coordinates
 
 
 def function_of(call: Call) -> Function:
@@ -133,15 +134,36 @@ def _where_above(function: Callable[[Any], Any], given: Vector, above: Callable[
 
 
 def _haversine_km(given: list[Vector]) -> Vector:
-    shapes = np.broadcast_arrays(*(each.values for each in given))
-    inside = (np.abs(shapes[0]) <= LATITUDE_MAX) & (np.abs(shapes[2]) <= LATITUDE_MAX)
-    north, east, other_north, other_east = (np.where(inside, each, 0.0) * RADIAN for each in shapes)
+    """Of two places; or of two places, then two others and their distance, which is theirs where they are the same.
+
+    Rules ask for the last place of an hour, of a day, and so on: mostly that is one place, and to compute a distance
+    takes longer than all else of a formula.
+    """
+    places, others = given[:DISTANCE_OF], given[DISTANCE_OF:]
+    shapes = np.broadcast_arrays(*(each.values for each in places))
+    there = (np.abs(shapes[0]) <= LATITUDE_MAX) & (np.abs(shapes[2]) <= LATITUDE_MAX)
+    for each in places:
+        there = there if each.valid is None else np.logical_and(there, each.valid)
+    found, wanted = np.zeros(there.shape), there
+    if others and others[-1].values.shape == there.shape:  # of constants there is but one, and not one for each row
+        *other_places, distance = others
+        same = there if distance.valid is None else np.logical_and(there, distance.valid)
+        for mine, theirs in zip(places, other_places, strict=True):
+            same = same if mine.values is theirs.values else np.logical_and(same, mine.values == theirs.values)
+        np.copyto(found, distance.values, where=same)
+        wanted = np.logical_and(there, np.logical_not(same))
+    rows = np.flatnonzero(wanted)
+    if len(rows):
+        found[rows] = _distances_km(*(np.broadcast_to(each, there.shape)[rows] for each in shapes))
+    return Vector(found, there)
+
+
+def _distances_km(north: F64, east: F64, other_north: F64, other_east: F64) -> F64:
+    north, east, other_north, other_east = (each * RADIAN for each in (north, east, other_north, other_east))
     across, along = _libm(pc.sin, (other_north - north) / 2), _libm(pc.sin, (other_east - east) / 2)
     part = across * across + _libm(pc.cos, north) * _libm(pc.cos, other_north) * (along * along)
-    valid = inside
-    for each in given:
-        valid = valid if each.valid is None else np.logical_and(valid, each.valid)
-    return settled(2 * EARTH_KM * _libm(pc.asin, np.minimum(1.0, np.sqrt(part))), valid)
+    distances: F64 = 2 * EARTH_KM * _libm(pc.asin, np.minimum(1.0, np.sqrt(part)))
+    return distances
 
 
 def _clock(name: str, given: Vector, where: str) -> Vector:

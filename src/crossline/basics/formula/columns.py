@@ -71,6 +71,7 @@ class FormulaProgram:
         self._steps: list[_Step] = []
         self._parts: list[list[int]] = []
         self._numbers: dict[Node, int] = {}
+        self._distance: list[int] = []  # the parts of the last distance, and itself: the next looks at it, too
         self._results = [self._number(formula.root) for formula in formulas]
 
         self._over = self._done_with()
@@ -89,18 +90,32 @@ class FormulaProgram:
         Values are bool, int64 or float64, 0 or False where missing. A column that is absent is all missing.
         Raises TypeError where a column is not of the kind that its name was declared with.
         """
-        done: list[Vector] = []
         with np.errstate(all="ignore"):
-            for step, over in zip(self._steps, self._over, strict=True):
-                done.append(step(columns, rows, done))
-                for number in over:
-                    done[number] = _GONE
-            return [_result(done[number], rows) for number in self._results]
+            return [_result(each, rows) for each in self._computed(columns, rows)]
+
+    def truths(self, columns: Inputs, rows: int) -> list[Mask]:
+        """Of each formula, all of them boolean, where it holds: one truth for each row, or a single one for all.
+
+        As of ``run``, without a copy.
+        """
+        with np.errstate(all="ignore"):
+            found = self._computed(columns, rows)
+        return [each.values if each.valid is None else np.logical_and(each.values, each.valid) for each in found]
+
+    def _computed(self, columns: Inputs, rows: int) -> list[Vector]:
+        done: list[Vector] = []
+        for step, over in zip(self._steps, self._over, strict=True):
+            done.append(step(columns, rows, done))
+            for number in over:
+                done[number] = _GONE
+        return [done[number] for number in self._results]
 
     def _number(self, node: Node) -> int:
         known = self._numbers.get(node)
         if known is None:
             parts = [self._number(each) for each in _operands(node)]
+            if isinstance(node, Call) and node.function == "haversine_km":
+                parts, self._distance = [*parts, *self._distance], [*parts, len(self._steps)]
             self._steps.append(_step(node, parts))
             self._parts.append(parts)
             known = self._numbers[node] = len(self._steps) - 1

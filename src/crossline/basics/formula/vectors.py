@@ -71,9 +71,13 @@ class Vector:
 
 def settled(values: Any, valid: Mask | None) -> Vector:
     """Doubles or truths, zero where they are missing."""
-    if valid is not None and not valid.all():
-        values = np.where(valid, values, values.dtype.type(0))
-    return Vector(values, valid)
+    valid = _unless_all(valid)
+    return Vector(values if valid is None else np.where(valid, values, values.dtype.type(0)), valid)
+
+
+def _unless_all(valid: Mask | None) -> Mask | None:
+    """None where nothing is missing: what is computed of it need not look for what is."""
+    return None if valid is None or valid.all() else valid
 
 
 def there(values: Any, valid: Mask | None) -> Vector:
@@ -90,7 +94,8 @@ def finite(values: Any, valid: Mask | None) -> Vector:
 
 def integers(values: Any, valid: Mask | None, reach: int | None = None) -> Vector:
     """Integers, zero where they are missing; ``reach`` where it is known."""
-    if valid is not None and not valid.all():
+    valid = _unless_all(valid)
+    if valid is not None:
         values = np.where(valid, values, values.dtype.type(0) if values.dtype.kind == "i" else 0)
     if values.dtype.kind == "O":
         try:

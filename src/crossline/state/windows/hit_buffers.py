@@ -27,10 +27,11 @@ class Buffers:
         self.grow()
 
     def grow(self) -> None:
-        """Room for twice the hits noted so far, which are kept, and in any case for all lines at one row."""
+        """Room for twice the hits noted so far, which are kept, and in any case for all that one row may have."""
         words = self._memory.words
-        hits, evidence, lines = int(words[at.N_HITS]), int(words[at.N_EVIDENCE]), int(words[at.LINES])
-        words[at.OUT_ROOM], words[at.EVIDENCE_ROOM] = 2 * hits + lines + 64, 2 * evidence + (lines + 64) * EVIDENCE_MAX
+        hits, evidence = int(words[at.N_HITS]), int(words[at.N_EVIDENCE])
+        row = int(max(words[at.LINES], words[at.FORMULAS]))
+        words[at.OUT_ROOM], words[at.EVIDENCE_ROOM] = 2 * hits + row + 64, 2 * evidence + (row + 64) * EVIDENCE_MAX
         for word in at.OF_HITS:
             name, of_evidence = word.number, word.many == "EVIDENCE_ROOM"
             fresh = np.empty(words[at.EVIDENCE_ROOM if of_evidence else at.OUT_ROOM], word.dtype)

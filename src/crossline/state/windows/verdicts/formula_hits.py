@@ -6,7 +6,8 @@ from typing import Any
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import jit
-from crossline.state.memory.fields import get
+from crossline.state.memory.addresses import sat_at
+from crossline.state.memory.fields import get, load
 from crossline.state.windows.verdicts.applicable_rules import judging, remember
 from crossline.state.windows.verdicts.comparison import note_records
 from crossline.state.windows.verdicts.record_emission import emits, hits_fit, note_hit
@@ -26,14 +27,33 @@ def emit_rows(h: int, start: int) -> Any:
         if i < 0 or not judging(h, i, row):
             continue
         slot = get(h, at.SLOT, i)
-        for f in range(formulas):
-            k = get(h, at.FORMULA_CLASS, f)
-            if get(h, at.ACTIVE, k):
-                holds = get(h, at.HOLDS, row * formulas + f) != 0
-                if emits(h, slot, get(h, at.LINES) + f, k, i, holds):
-                    _note(h, f, i, row)
+        if _some_hold(h, slot, row):
+            _emit_row(h, slot, i, row)
         remember(h, slot, i, get(h, at.LINE_CLASSES), get(h, at.CLASSES))
     return rows
+
+
+@jit
+def _some_hold(h: int, slot: int, row: int) -> Any:
+    """Whether some formula holds at ``row``, or may have held at a record of its key before: mostly none does."""
+    formulas, some = get(h, at.FORMULAS), 0
+    for f in range(formulas):
+        some |= get(h, at.HOLDS, row * formulas + f)
+    for byte in range(get(h, at.LINES) >> 3, get(h, at.LINE_BYTES)):  # the first has bits of lines, too
+        some |= load(sat_at(h, slot, byte), at.SAT)
+    return some != 0
+
+
+@jit
+def _emit_row(h: int, slot: int, i: int, row: int) -> None:
+    """Emit the formulas that hold at record ``i`` and judge it, and remember which do."""
+    formulas = get(h, at.FORMULAS)
+    for f in range(formulas):
+        k = get(h, at.FORMULA_CLASS, f)
+        if get(h, at.ACTIVE, k):
+            holds = get(h, at.HOLDS, row * formulas + f) != 0
+            if emits(h, slot, get(h, at.LINES) + f, k, i, holds):
+                _note(h, f, i, row)
 
 
 @jit

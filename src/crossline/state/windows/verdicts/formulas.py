@@ -115,9 +115,10 @@ class Formulas:
         out = np.zeros((rows, len(self._lines)), np.uint8)
         wide = self._wide(outputs, facts)
         columns = {_shared_name(column): self._column(column, outputs) for column in self._shared}
-        together = self._together.run({**facts, **columns}, rows)
-        for number, (values, valid) in zip(self._plain, together, strict=True):
-            out[:, number] = np.logical_and(values, valid)
+        together = self._together.truths({**facts, **columns}, rows)
+        for number, held in zip(self._plain, together, strict=True):
+            if np.count_nonzero(held):  # of most formulas there is nothing to write
+                out[:, number] = held
         for number, when in self._whens.items():
             given = self._given(number, outputs, facts)
             given[SCORE] = self._score(number, outputs, facts, given, judged.by(self._lines[number]))
@@ -226,7 +227,9 @@ class Formulas:
 
     def _wide(self, outputs: KernelFigures, facts: Mapping[str, pa.Array]) -> Any:
         """bool[rows]: where a figure, of the key or cross-key, is an integer of more than 64 bits."""
-        wide = outputs.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have further output figures
+        wide: Any = np.zeros(len(outputs.up), np.bool_)
+        if np.count_nonzero(outputs.up):
+            wide = outputs.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have further output figures
         for name in self._ups & facts.keys():
             wide |= facts[name].fill_null(0).to_numpy(zero_copy_only=False) != 0
         return wide
