@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from structlog.testing import capture_logs
 
 from crossline.backtest import in_process
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
@@ -16,6 +17,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
+from crossline.runtime.stages import outcome
 
 STREAM = """\
 schema_version: 1
@@ -54,9 +56,7 @@ def logarithms() -> bytes:
     return bytes(made.SerializeToString())
 
 
-def test_in_one_process_and_in_several(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_in_one_process_and_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "log.onnx").write_bytes(logarithms())
     (tmp_path / "scored.yaml").write_text(RULE)
     lines = [
@@ -69,14 +69,18 @@ def test_in_one_process_and_in_several(
     judged = BacktestSpec(
         rules, RecordedInput(streams, {"payments": [str(tmp_path / "in.jsonl")]}), {}, Defaults(), Bounds(0)
     )
-    texts = []
+    texts, lines_of_log = [], list[str]()
+    outcome._log_unscored.cache_clear()  # it is logged once in the life of a process
     for processes, batch_bytes in ((1, 10**6), (2, 900)):
         monkeypatch.setattr(in_process, "BATCH_BYTES", batch_bytes)
-        in_process.backtest(judged, tmp_path / "alerts.jsonl", processes=processes)
+        with capture_logs() as logged:
+            in_process.backtest(judged, tmp_path / "alerts.jsonl", processes=processes)
+        lines_of_log += [line["event"] for line in logged]
         alerts = [json.loads(line) for line in (tmp_path / "alerts.jsonl").read_text().splitlines()]
         texts.append([{name: value for name, value in alert.items() if name != "detected_at"} for alert in alerts])
     # A card has a record every 21 s, so 3 in the minute from its third on. The logarithm of 6 is 1.79, that of 5 1.61.
     wanted = [f"n{n}" for n in range(6, 300) if n % 9 in {7, 8}]
     assert [alert["record_id"] for alert in texts[0]] == wanted
     assert texts[1] == texts[0]
-    assert "a model did not score records" in "".join(capfd.readouterr())
+    assert [each for each in lines_of_log if each.startswith("a model did not score records")] == lines_of_log[:1]
+    assert lines_of_log
