@@ -16,10 +16,10 @@ from crossline.evaluate.alerts.alert_json import read_alerts
 from crossline.evaluate.decisions.batch import Placed
 from crossline.evaluate.output import StreamClocks
 from crossline.ingest.route.part_codec import dead_from_json
-from crossline.io.sinks.decisions import in_order
 from crossline.io.sinks.delivery import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
+from crossline.runtime.stages.decision_order import in_order
 from crossline.runtime.stages.feature_table import FEATURE_ROWS
 from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, READ
 from crossline.runtime.work.stopwatch import Spent
