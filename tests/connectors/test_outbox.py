@@ -226,6 +226,11 @@ def test_decisions_that_came_as_lines_come_back() -> None:
     assert list(decode_delivery(encode_delivery(given), "here").decisions) == values
 
 
+def test_another_version_of_another_shape_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="written by another version"):
+        decode_delivery(b'{"schema_version": 2}', str(tmp_path))
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 NUMBERS = st.integers(-(2**90), 2**90) | st.floats(allow_nan=False, allow_infinity=False)
 RAW = st.none() | st.binary(max_size=20)

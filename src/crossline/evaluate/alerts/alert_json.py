@@ -55,9 +55,10 @@ def is_cut(alert: Mapping[str, Any]) -> bool:
 
     Figures are the only numbers of an alert that may be so large.
     """
-    value = alert.get("value")
-    if isinstance(value, float) and abs(value) >= WORD:
-        return True
+    for name in ("value", "value_before"):
+        value = alert.get(name)
+        if isinstance(value, float) and abs(value) >= WORD:
+            return True
     figures = (alert.get("evidence") or {}).get("figures")
     if not figures:  # mostly so
         return False

@@ -44,10 +44,11 @@ def decode_delivery(raw: bytes, where: str) -> Delivery:
     """The delivery in ``raw``, read from ``where``. Raises StateError where ``encode_delivery`` did not write it."""
     try:
         body = orjson.loads(raw)
+        if body["schema_version"] != _VERSION:
+            raise StateError(f"{where}: written by another version of crossline; run that one until it is delivered")
         if any(is_cut(alert) for alert in body["alerts"]):
             body = json.loads(raw)  # not the quick reader: a sum is an integer of more than 64 bits
-        if body.pop("schema_version") != _VERSION:
-            raise StateError(f"{where}: written by another version of crossline; run that one until it is delivered")
+        del body["schema_version"]
         body["dead"] = [DeadLetter(**_whole(each)) for each in body["dead"]]
         body["late"] = [LateRecord(**_whole(each)) for each in body["late"]]
         body["positions"] = [(partition, offset) for partition, offset in body["positions"]]

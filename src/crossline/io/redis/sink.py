@@ -25,7 +25,8 @@ from crossline.io.sinks.decisions import json_lines
 from crossline.settings.redis import RedisSettings
 
 CHUNK = 500  # alerts asked for together
-KEYS_EACH = 3_000  # of calls sent together: 500 alerts, or as many decisions; their answer has TIMEOUT_S
+CALLS_EACH = 500  # sent together, since each may look through all alerts of an entity; their answer has TIMEOUT_S
+BYTES_EACH = 1 << 20  # of calls sent together
 DECISIONS_EACH = 100  # decisions of one call: one script, during which the server answers nobody else
 DUE_MAX = 10_000  # entities whose graver action has ended, looked at with one delivery
 TIMEOUT_S = 5.0
@@ -128,9 +129,10 @@ class RedisSink:
             about = alert["stream"], alert["record_id"], alert["corrects"] or alert["alert_id"]
             yield self._alert({**alert, "delivered_at": now}, last.get(about))
         lines = json_lines(delivery.decisions)
-        for at in range(0, len(lines), DECISIONS_EACH):
-            upto = at + DECISIONS_EACH
-            yield self._decisions(delivery.decisions[at:upto], lines[at:upto])
+        longest = max(map(len, lines), default=0)
+        step = max(1, min(DECISIONS_EACH, BYTES_EACH // max(longest, 1)))
+        for at in range(0, len(lines), step):
+            yield self._decisions(delivery.decisions[at : at + step], lines[at : at + step])
         for decision in delivery.decisions:
             for alert_id in _rests_on(decision) if decision["revision"] else ():
                 if entities.get(alert_id):
@@ -186,15 +188,16 @@ class RedisSink:
 
 
 def _chunks(calls: Iterable[Call]) -> Iterator[list[Call]]:
-    """The calls in their order, in pieces of at most KEYS_EACH keys, or of one call."""
+    """The calls in their order, in pieces of at most CALLS_EACH calls with BYTES_EACH together, or of one call."""
     chunk: list[Call] = []
-    held = 0
+    size = 0
     for call in calls:
-        held += len(call[1])
-        if chunk and held > KEYS_EACH:
+        mine = sum(len(each) for each in call[2] if isinstance(each, str | bytes))
+        if chunk and (len(chunk) == CALLS_EACH or size + mine > BYTES_EACH):
             yield chunk
-            chunk, held = [], len(call[1])
+            chunk, size = [], 0
         chunk.append(call)
+        size += mine
     if chunk:
         yield chunk
 

@@ -19,13 +19,14 @@ from crossline.logs import get_logger
 log = get_logger(__name__)
 
 _NAME = "crossline.LostExecutors"
-# The loss may be known after a batch was placed, and before its stage began: tasks of it that start are looked at.
+# The loss may be known after a batch was placed, and before its stage began: tasks of it that start are looked at. That
+# is known to all listeners of a Java alike: one whose pipeline has ended hears no more of placements.
 _JAVA = """
 package crossline;
 
 public class LostExecutors extends org.apache.spark.scheduler.SparkListener {
     private org.apache.spark.scheduler.TaskSchedulerImpl scheduler;
-    private volatile boolean lost = false;
+    private static volatile boolean lost = false;
 
     public void begin(Object context) {
         org.apache.spark.SparkContext spark = (org.apache.spark.SparkContext) context;
@@ -33,15 +34,15 @@ public class LostExecutors extends org.apache.spark.scheduler.SparkListener {
         spark.addSparkListener(this);
     }
 
-    public void placed() { this.lost = false; }
+    public void placed() { LostExecutors.lost = false; }
 
     public void onExecutorRemoved(org.apache.spark.scheduler.SparkListenerExecutorRemoved event) {
-        this.lost = true;
+        LostExecutors.lost = true;
         this.release();
     }
 
     public void onTaskStart(org.apache.spark.scheduler.SparkListenerTaskStart event) {
-        if (this.lost) this.release();
+        if (LostExecutors.lost) this.release();
     }
 
     private void release() {

@@ -10,7 +10,7 @@ from functools import partial
 
 from crossline.basics.errors import StateError
 from crossline.evaluate.output import StoreDelta
-from crossline.evaluate.shard import ShardState
+from crossline.evaluate.shard import ShardState, forget_unplanned
 from crossline.evaluate.state_log import Foresight, apply_delta, encode_delta, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
@@ -103,11 +103,12 @@ class ShardCache:
         A depth other than the first, which has states of its own, may begin with any batch.
         """
         key = (self._root(query_id, depth), query_id, shard)
-        cached = _CACHE.pop(key, None)
-        if cached is None or cached.batch_id >= batch_id:
+        cached, read = self._held(snapshot, query_id, shard, batch_id, depth)
+        if cached is None:
             cached = self._new(snapshot, query_id, shard, batch_id, depth)
+            read = self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
         held = HeldShard(cached.state, StateLog(key[0], shard), batch_id)
-        held.read, held.read_bytes = self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+        held.read, held.read_bytes = read
         if batch_id % MERGE_EVERY == 0:
             cached.state.kept_from = _tidy(held.log, snapshot, cached.state, batch_id, depth)
         yield held
@@ -117,6 +118,22 @@ class ShardCache:
             mine = [each for each in _CACHE if each[0] == key[0]]  # a past that is being read lets no shard go
             for each in mine[: max(0, len(mine) - self.held_max)]:
                 del _CACHE[each]
+
+    def _held(
+        self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int
+    ) -> tuple[_Cached | None, tuple[int, int]]:
+        """The state that is here, caught up; None where none can be: what it lacks may have been dropped from the log.
+
+        That happens to a standby that is far behind, and to a depth that had no batch for a while. The log decides then
+        as it does for a process that holds nothing, and raises where it is damaged.
+        """
+        cached = _CACHE.pop((self._root(query_id, depth), query_id, shard), None)
+        if cached is None or cached.batch_id >= batch_id:
+            return None, (0, 0)
+        try:
+            return cached, self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+        except StateError:
+            return None, (0, 0)
 
     def read_ahead(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1) -> None:
         """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged.
@@ -131,6 +148,7 @@ class ShardCache:
         _CACHE.pop(key, None)  # one that cannot be read on is of no use
         cached = cached or self._new(snapshot, query_id, shard, batch_id, depth)
         self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+        forget_unplanned(snapshot.kept_at(depth), cached.state)  # as judging does, which a standby does not
         cached.batch_id, cached.ahead = batch_id - 1, True
         _CACHE[key] = cached
 

@@ -108,7 +108,8 @@ class StateServerFolder:
         if self.lifeline is not None:
             self.folder.mkdir(mode=0o700, exist_ok=True)
         address = self._address(name)
-        with Path(f"{address}.lock").open("wb") as lock:
+        # One lock for a server and its standby: a standby that is being forked is not renamed meanwhile.
+        with (self.folder / f"{name.rpartition('-')[2]}.lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
@@ -215,6 +216,7 @@ def _live(where: StateServerFolder, lifeline: int, name: str, listening: socket.
                 work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
                 if standby and isinstance(work, ShardJudge):
                     standby = False  # it has taken the place of the one that it followed
+                    listening.settimeout(AHEAD_S_MAX)
                     set_process_title(TITLE)
                 connection.send_bytes(_answer(work, counts, connection))
     except BaseException:  # noqa: BLE001 - above it stands the worker's code

@@ -199,14 +199,17 @@ class _Evidence:
         ahead, clock_ms = len(arrivals.before), key.table.number("clock_ms")
         rows = np.append(arrivals.before, arrivals.final)
         came = np.append(np.full(ahead, -1, np.int64), arrivals.order)
-        windows = [plan.windows[each.window] for each in aggregates]
-        enters = [_entering_in_order(key, each.filter) for each in windows]
+        # Of the lines that have hits alone: a key may have a million rows, and its plan a thousand lines.
+        lines, line_of = np.unique(listed.line, return_inverse=True)
+        windows = [plan.windows[aggregates[number].window] for number in lines.tolist()]
+        masks = {number: _entering_in_order(key, number) for number in {each.filter for each in windows}}
+        enters = np.array([masks[each.filter] for each in windows], np.uint8).reshape(len(windows), len(rows))
         hits = np.zeros((len(listed.place), at.EVIDENCE_FIELDS), np.int64)
-        hits[:, at.END_ROW], hits[:, at.CAME_MAX], hits[:, at.LINE] = ahead + listed.place, listed.came, listed.line
+        hits[:, at.END_ROW], hits[:, at.CAME_MAX], hits[:, at.LINE] = ahead + listed.place, listed.came, line_of
         hits[:, at.WANTED] = np.minimum(listed.count, EVIDENCE_MAX)
         of_windows = [(each.right_open, each.include_current) for each in windows]
         spans = np.array(of_windows, np.int64).reshape(len(windows), 2)
-        found, offsets = at.evidence(clock_ms[rows], came, np.array(enters, np.uint8), spans, hits)
+        found, offsets = at.evidence(clock_ms[rows], came, enters, spans, hits)
         values, line = np.zeros(len(found), np.int64), np.repeat(listed.line, np.diff(offsets))
         for number in np.unique(line).tolist():
             mine, column = line == number, aggregates[number].column

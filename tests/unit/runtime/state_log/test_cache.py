@@ -268,3 +268,38 @@ def test_what_was_read_ahead_and_is_not_asked_for_goes(
     workers.cache.read_ahead(workers.snapshot, "query", 1, 5)
     caching.forget_ahead()
     assert {shard for *_, shard in workers.memories[1]} == {0}
+
+
+def test_a_depth_that_had_no_batch_for_a_while_begins_anew_where_its_state_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules whose corrections revise decisions went, and others came: batches in between wrote nothing at depth 0."""
+    snapshot = snapshot_of(SHORT, 1)
+    cache = ShardCache(str(tmp_path), per_query=False, held_max=8)
+    monkeypatch.setattr(caching, "_CACHE", OrderedDict())
+
+    def judge_at(batch: int, depth: int) -> int:
+        with cache.shard(snapshot, "query", 0, batch, depth) as held:
+            held.commit([], [])
+        return held.read
+
+    for batch in range(9):
+        for depth in (1, 0) if batch < 6 else (1,):
+            judge_at(batch, depth)
+    assert (judge_at(9, 1), judge_at(9, 0)) == (0, 0), "what is held of batch 5 is no start for batch 9"
+    assert judge_at(10, 0) == 0, "and from then on it is held again"
+
+
+def test_a_log_that_lacks_a_batch_stops_who_holds_an_older_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ShardCache(str(tmp_path), per_query=False, held_max=8)
+    monkeypatch.setattr(caching, "_CACHE", OrderedDict())
+    snapshot = snapshot_of(SHORT, 1)
+    for batch in range(4):
+        with cache.shard(snapshot, "query", 0, batch) as held:
+            held.commit([], [])
+    (segment,) = tmp_path.glob("shard-*/*0003-*.seg")
+    segment.unlink()
+    with pytest.raises(StateError, match="missing"), cache.shard(snapshot, "query", 0, 6) as held:
+        held.commit([], [])
