@@ -87,23 +87,16 @@ class _Holding:
     def _crossings(self, held: Pairs, emitted: Pairs) -> tuple[I64, I64]:
         """Of each the last hit up to it: its number among ``emitted``, or -2 less its number among earlier ones."""
         replayed, earlier = self._replayed, self._replayed.earlier
-        width, rows = np.int64(len(self._delivered)), np.int64(len(replayed.rows) + 1)
-        of_held = replayed.replay[held.row] * width + held.line
         found, at_ms = np.full(len(held), -1, np.int64), np.full(len(held), np.iinfo(np.int64).min)
-        if earlier is not None and len(earlier.row):
-            of_earlier = earlier.replay * width + earlier.line
-            order = np.argsort(of_earlier)
-            at = order[np.minimum(np.searchsorted(of_earlier[order], of_held), len(order) - 1)]
-            mine = of_earlier[at] == of_held
-            found[mine], at_ms[mine] = -2 - at[mine], earlier.clock_ms[at[mine]]
-        if len(emitted):
-            of_emitted = replayed.replay[emitted.row] * width + emitted.line
-            order = np.argsort(of_emitted * rows + emitted.row)
-            by = (of_emitted * rows + emitted.row)[order]
-            last = np.searchsorted(by, of_held * rows + held.row, side="right") - 1
-            at = order[np.maximum(last, 0)]
-            mine = (last >= 0) & (of_emitted[at] == of_held)
-            found[mine], at_ms[mine] = at[mine], replayed.rows.clock_ms[emitted.row[at[mine]]]
+        for nth, (row, line) in enumerate(zip(held.row.tolist(), held.line.tolist(), strict=True)):
+            replay = int(replayed.replay[row])
+            for number in range(0 if earlier is None else len(earlier.row)):
+                if earlier is not None and (int(earlier.replay[number]), int(earlier.line[number])) == (replay, line):
+                    found[nth], at_ms[nth] = -2 - number, earlier.clock_ms[number]
+            at = -1
+            for number, (hit, of) in enumerate(zip(emitted.row.tolist(), emitted.line.tolist(), strict=True)):
+                if of == line and int(replayed.replay[hit]) == replay and at < hit <= row:
+                    at, found[nth], at_ms[nth] = hit, number, replayed.rows.clock_ms[hit]
         return found, at_ms
 
     def _alert(self, line: int, row: int, crossed: int, emitted: Pairs) -> str | None:
