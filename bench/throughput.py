@@ -25,7 +25,7 @@ def measure(name: str, records: int) -> Run:
     device = needs_device(rules)
     folder = files_of(TxWorkload(with_device=device), records, "tx-device" if device else "tx")
     # Batches of a tenth or more, so that every run has some to be steady in.
-    batch_bytes = min(64 * 1024 * 1024, max(1, records // 8) * 240)
+    batch_bytes = min(256 * 1024 * 1024, max(1, records // 8) * 240)
     return run_pipeline(rules, {"kind": "files", "path": str(folder), "max_batch_bytes": batch_bytes})
 
 

@@ -20,6 +20,7 @@ from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.java.launch import started
 from crossline.runtime.machine.processors import processors
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
+from crossline.runtime.pipeline.input_ahead import input_ahead
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.rule_costs import Costs, shown
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
@@ -27,7 +28,7 @@ from crossline.runtime.snapshot.snapshot_distribution import SnapshotDistributio
 from crossline.runtime.snapshot.spark_log import began_ms, query_id
 from crossline.runtime.sources.intake import Intake, KafkaIntake
 from crossline.runtime.sources.plan_source import SourcePlan, fetchers_of
-from crossline.runtime.spark.flow import Input, in_one_task, in_stages, union_of
+from crossline.runtime.spark.flow import Input, in_one_task, in_stages, rows_frame, union_of
 from crossline.runtime.spark.task import batch_task, publish_batch
 from crossline.runtime.spark_internals.rate_controller import RateController
 from crossline.runtime.spark_internals.shard_placement import ShardPlacement
@@ -37,7 +38,7 @@ from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
-from crossline.runtime.work.totals import IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
+from crossline.runtime.work.totals import AHEAD, IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
 from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_servers import StateServerJudge
 
@@ -105,9 +106,17 @@ class Planner:
         self.way = STAGES
 
     def plan(
-        self, raw: Input, snapshot: SnapshotSource, cache: ShardCache, spill_folder: Path | None = None
+        self,
+        raw: Input,
+        snapshot: SnapshotSource,
+        cache: ShardCache,
+        spill_folder: Path | None = None,
+        taken: DataFrame | None = None,
     ) -> DataFrame:
-        """The size of the last batch stands for this one's, not known before. ``spill_folder``: see ``in_stages``."""
+        """The size of the last batch stands for this one's, not known before.
+
+        ``spill_folder``: see ``in_stages``. ``taken``: the rows of the first stage, where that was done ahead.
+        """
         frame, intake = raw
         partitions = self._settings.partitions
         topic = self._settings.topic
@@ -118,8 +127,10 @@ class Planner:
         stages = stages_of(
             snapshot, intake, StateServerJudge(snapshot, cache, partitions, topic), kept=topic is not None
         )
-        small = self._settings.one_machine and self._last_records <= ONE_TASK_RECORDS
+        small = self._settings.one_machine and self.small and taken is None
         self.way = ONE_TASK if small else STAGES
+        if taken is not None:
+            return in_stages(taken, stages[1:], partitions, spill_folder, self._placement)
         if small:
             return in_one_task(frame, stages)
         if self._placement is not None and self._settings.records_max:  # of topics, which say where they would be read
@@ -135,6 +146,11 @@ class Planner:
     def snapshot(self, file: SnapshotFile, snapshot: PlanSnapshot) -> SnapshotSource:
         """Where tasks find ``snapshot``, which the driver has in ``file``."""
         return file if self._distribution is None else self._distribution.for_batches(snapshot)
+
+    @property
+    def small(self) -> bool:
+        """Whether the last batch was."""
+        return self._last_records <= ONE_TASK_RECORDS
 
     def note_size(self, records: int) -> None:
         """A batch had so many records."""
@@ -214,6 +230,9 @@ class Batches:
         )
         self._spill_folder = spill_folder_of(settings)
         self._in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
+        self._ahead = input_ahead(
+            spark, sources, settings.checkpoint, settings.partitions, self._spill_folder, stopping
+        )
         self._costs = Costs()
         self.rate = RateController(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
@@ -254,6 +273,9 @@ class Batches:
         delivery = self._delivery(batch_id, outcome, begun, begun_ms)
         after = Stopwatch()
         self._publish()
+        if self._ahead is not None and not stored and delivery.figures["records"] > ONE_TASK_RECORDS:
+            snapshot = self._changes.snapshot
+            self._ahead.begin(batch_id, self._planner.snapshot(self._changes.file, snapshot), snapshot)
         deliver_all(self._sinks, delivery, stop=self._stopping, watch=self._sink_watch)
         after.lap("deliver")
         for settle in verified:
@@ -284,13 +306,16 @@ class Batches:
                 self._in_process.rest()
         try:
             snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
-            planned, way = (
-                self._planner.plan((frame, intake), snapshot, self._cache, self._spill_folder),
-                self._planner.way,
-            )
-            outcome = _run(way, collect_from_spark(planned, fetchers))
+            rows = None
+            if self._ahead is not None and batch_id is not None:
+                rows = self._ahead.rows(batch_id, self._changes.snapshot)
+            taken = None if rows is None else rows_frame(self._spark, rows)
+            planned = self._planner.plan((frame, intake), snapshot, self._cache, self._spill_folder, taken)
+            outcome = _run(self._planner.way, collect_from_spark(planned, fetchers))
             if batch_id is None:
                 outcome.figures[STORED] = 1
+            if taken is not None:
+                outcome.figures[AHEAD] = 1
             return outcome
         finally:
             if self._spill_folder is not None:
@@ -298,6 +323,8 @@ class Batches:
 
     def close(self) -> None:
         """Let go of what runs batches."""
+        if self._ahead is not None:
+            self._ahead.close()
         if self._in_process is not None:
             self._in_process.close()
 

@@ -24,12 +24,14 @@ from crossline.io.files.listing import LIST, TO_DO, ChunkList
 from crossline.io.files.log import FileChunks
 from crossline.io.recordlog.sync import synced_size
 from crossline.logs import configure_helper
+from crossline.runtime.sources.batch_size import FIRST_BYTES, BatchSize
 from crossline.runtime.sources.references import CHUNK_SCHEMA, CHUNKS_MAX, chunk_rows, deal_chunks
 
 # Looking takes at most one part in so many of the time, and what is known is given out meanwhile.
 LOOK_PART = 10
 LOOK_PAUSE_S = 1.0
 LEFT = "left.json"
+GIVEN = "given.json"
 _TO_DO = (
     'restore it from a copy, or write {"chunk": N} into it, where N is the number that the last file of spark/offsets '
     "in the checkpoint has for this stream"
@@ -101,13 +103,31 @@ def pending_text(folder: str) -> list[str]:
     return list(json.loads(path.read_text())) if path.exists() else []
 
 
+def planned_end(folder: str, end: int) -> int | None:
+    """Up to which chunk the batch goes that follows the one that ends at ``end``; None where that is still open."""
+    try:
+        given = json.loads((Path(folder) / GIVEN).read_bytes())
+    except FileNotFoundError:
+        return None
+    return given.get("next") if given["chunk"] == end else None
+
+
 class _Reader(DataSourceStreamReader):
-    """Offsets are chunk numbers; the last one given out is kept on disk, so that a restart never goes behind it."""
+    """Offsets are chunk numbers; the last one given out is kept on disk, so that a restart never goes behind it.
+
+    Where more is known than two batches take, the end of the next one is fixed with this one's and kept beside it:
+    its records can be taken in ahead (``read_ahead``). Where less is known it stays open: the next batch has all that
+    has come until it begins.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
         self._log: ChunkLog | None = None
         self._given = 0
+        self._next: int | None = None
+        self._given_s: float | None = None  # when the last full batch was given out
+        most = int(options["batchsize"])
+        self._size = BatchSize(FIRST_BYTES if options["kind"] == "files" else most, most)
         self._look_again_s = 0.0
         self._left: list[str] | None = None
 
@@ -115,7 +135,7 @@ class _Reader(DataSourceStreamReader):
         if self._log is None:
             configure_helper()
             log = open_log(self._options)
-            mark = self._folder / "given.json"
+            mark = self._folder / GIVEN
             self._given = state_files.read(mark, mark.read_bytes(), _given_in, _TO_DO) if mark.exists() else 0
             if self._given and not log.chunks(self._given - 1, self._given):
                 found = f"not all of the chunks that were given out ({self._given:,})"
@@ -133,9 +153,17 @@ class _Reader(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         log = self._open()
         self._look(log)
-        target = log.reach(self._given, ReadLimit(int(self._options["batchsize"]), CHUNKS_MAX))
+        now_s = monotonic()
+        if self._given_s is not None:
+            self._size.took(now_s - self._given_s)
+        limit = ReadLimit(self._size.now, CHUNKS_MAX)
+        target = self._next or log.reach(self._given, limit)
         if target > self._given:
-            self._write("given.json", {"chunk": target})
+            end = log.reach(target, limit)
+            after = log.reach(end, limit)
+            self._next = end if after > end > target else None
+            self._given_s = now_s if end > target else None
+            self._write(GIVEN, {"chunk": target, "next": self._next})
             self._given = target
         return {"chunk": self._given}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +14,7 @@ from crossline.generate.source import Generator
 from crossline.io.files.lines import Unended
 from crossline.io.files.listing import ChunkList
 from crossline.io.recordlog.sync import SUFFIX as LOG_SUFFIX
-from crossline.runtime.sources.chunk_source import ChunkSource, chunks_between, pending_text
+from crossline.runtime.sources.chunk_source import ChunkSource, chunks_between, pending_text, planned_end
 from crossline.runtime.sources.fetch import FileFetch, fetch_generated
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake
@@ -48,7 +48,7 @@ def api_source(stream: str, path: str, checkpoint: str, cores: int, batch_bytes:
     """
     files = FileInput(stream, (f"{glob.escape(path)}/*{LOG_SUFFIX}",), "json")
     plan = _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits", synced=True)
-    return replace(plan, listed=f"{checkpoint}/sources/{stream}")
+    return replace(plan, listed=f"{checkpoint}/sources/{stream}", planned=None)
 
 
 def _of_files(
@@ -85,6 +85,7 @@ def _of_files(
         left=lambda: pending_text(folder),
         waiting=Listed(folder),
         unit="bytes",
+        planned=_Planned(folder),
     )
 
 
@@ -110,7 +111,19 @@ def generated_source(stream: str, source: Generator, checkpoint: str, cores: int
         lambda _, offsets, __: fetch_generated(source, offsets),
         lambda spark, start, end: _backfill(spark, settings, start, end),
         amount=lambda offsets: offsets["chunk"] * chunk if offsets else 0,
+        planned=_Planned(settings["folder"]),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """Where the batch after one ends, as the source with this folder has fixed it."""
+
+    folder: str
+
+    def __call__(self, offsets: dict[str, Any]) -> dict[str, Any] | None:
+        end = planned_end(self.folder, offsets["chunk"])
+        return None if end is None else {"chunk": end}
 
 
 class _Bytes:

@@ -69,6 +69,7 @@ class SourcePlan:
     (of ``unit``) lies behind an offset, as far as is known; None where the source cannot tell. ``listed``: the folder
     of the list of its chunks, where batches of it are to be small, and soon: these need no task of Spark.
     ``first``: given offsets of topics, the first that these still have; None where a source keeps its records.
+    ``planned``: given where a batch ends, where the next one will; None where that is open, or never known before.
     """
 
     stream: str
@@ -86,3 +87,4 @@ class SourcePlan:
     unit: Literal["records", "bytes"] = "records"
     listed: str | None = None
     first: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    planned: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None

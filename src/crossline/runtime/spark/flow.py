@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
@@ -60,6 +61,17 @@ def in_stages(
         step = stage.step if spill_folder is None else SpillBodies(stage.step, spill_folder)
         frame = frame.mapInArrow(_in_task(step, partitions), _ROWS)
     return frame
+
+
+def taken_in(frame: DataFrame, stage: Stage, partitions: int, spill_folder: Path) -> pa.Table:
+    """The rows that the first stage makes of ``frame``, for ``in_stages`` of the others."""
+    step = SpillBodies(stage.step, spill_folder)
+    return frame.mapInArrow(_in_task(step, partitions), _ROWS).toArrow()
+
+
+def rows_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """``rows`` of a stage, which were collected, as the input of the next."""
+    return spark.createDataFrame(rows, _ROWS)
 
 
 def in_one_task(frame: DataFrame, stages: Sequence[Stage]) -> DataFrame:

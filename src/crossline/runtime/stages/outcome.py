@@ -22,6 +22,7 @@ from crossline.plan.costs import Meter
 from crossline.runtime.stages.decision_order import in_order
 from crossline.runtime.stages.feature_table import FEATURE_ROWS
 from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, READ
+from crossline.runtime.stages.spill import body_of
 from crossline.runtime.work.stopwatch import Spent
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ class Outcome:
 def collect_from_spark(frame: DataFrame, fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
     """Run the batch in Spark and gather what came out (see ``collect_outcome``)."""
     table = frame.toArrow()
-    return collect_outcome(
-        zip(table.column("kind").to_pylist(), table.column("body").to_pylist(), strict=True), fetchers
-    )
+    bodies = map(bytes, map(body_of, table.column("body").to_pylist()))
+    return collect_outcome(zip(table.column("kind").to_pylist(), bodies, strict=True), fetchers)
 
 
 def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from crossline.basics.wire import WirePart
 from crossline.ingest.route.part_codec import unpack
-from crossline.runtime.stages.rows import OUT, ArrowBatches, rows_of
+from crossline.runtime.stages.rows import ArrowBatches, rows_of
 from crossline.runtime.work.task import Task
 
 BODY_BYTES_MIN = 16 * 1024
@@ -44,7 +44,7 @@ def spill_bodies(rows: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     """``rows`` with their large bodies in a file at ``path``, which is only made where there are any."""
     stages, shards, kinds = (rows.column(number).to_pylist() for number in range(3))
     bodies = [memoryview(body.as_buffer()) for body in rows.column(3)]
-    large = [stage != OUT and len(body) >= BODY_BYTES_MIN for stage, body in zip(stages, bodies, strict=True)]
+    large = [len(body) >= BODY_BYTES_MIN for body in bodies]
     if not any(large):
         return rows
     path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -62,7 +62,11 @@ class Spent:
             self.spent_ms[step] = self.spent_ms.get(step, 0.0) + ms
 
     def wall_ms(self, began_ms: float, ended_ms: float) -> dict[str, float]:
-        """A batch from ``began_ms`` to ``ended_ms`` in three: up to the first task, tasks, after them."""
+        """A batch from ``began_ms`` to ``ended_ms`` in three: up to the first task, tasks, after them.
+
+        Tasks that began before the batch did count from its begin.
+        """
         if self.from_ms is None:
             return {"plan": ended_ms - began_ms}
-        return {"plan": self.from_ms - began_ms, "tasks": self.to_ms - self.from_ms, "collect": ended_ms - self.to_ms}
+        from_ms = max(self.from_ms, began_ms)
+        return {"plan": from_ms - began_ms, "tasks": self.to_ms - from_ms, "collect": ended_ms - self.to_ms}

@@ -11,6 +11,7 @@ from crossline.io.sinks.decisions import counted
 from crossline.io.sinks.delivery import Delivery
 
 STORED = "from_lake"  # the figure of a batch whose records came from the lake, since topics had deleted them
+AHEAD = "ahead"  # the figure of a batch whose records were taken in ahead
 RAN = "ran"  # the figure of a batch with the runner that ran it
 # Beside Spark, whose query keeps its offsets and commits; as one of Spark's tasks; as a job of stages with shuffles.
 IN_PROCESS, ONE_TASK, STAGES = WAYS = ("in_process", "one_task", "stages")
