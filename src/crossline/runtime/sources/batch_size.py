@@ -10,13 +10,13 @@ FIRST_BYTES = 64 * 1024 * 1024
 
 @dataclass(slots=True)
 class BatchSize:
-    """The size of full batches, in the unit of the source: it follows the seconds that the last one took.
+    """The size of full batches, in the unit of the source: it follows the seconds that they take.
 
     Batches begin with ``first`` and never have less. They grow to at most ``most`` while they take less than
     ``TARGET_S``, to at most twice the size at a time, and shrink where they take longer.
 
     >>> size = BatchSize(first=64, most=256)
-    >>> size.took(0.5), size.took(1.0), size.took(3.0)
+    >>> size.took(64, 0.5), size.took(128, 1.0), size.took(192, 3.0)
     (128, 192, 96)
     """
 
@@ -28,8 +28,8 @@ class BatchSize:
         self.first = min(self.first, self.most)
         self.now = self.first
 
-    def took(self, seconds: float) -> int:
-        """The size of the batches to come, after one of the present size took ``seconds``."""
-        wanted = self.now * TARGET_S / max(seconds, 1e-3)
-        self.now = max(self.first, min(self.most, 2 * self.now, int(wanted)))
+    def took(self, size: int, seconds: float) -> int:
+        """The size of the batches to come, after one of ``size`` took ``seconds``."""
+        wanted = size * TARGET_S / max(seconds, 1e-3)
+        self.now = max(self.first, min(self.most, 2 * size, int(wanted)))
         return self.now

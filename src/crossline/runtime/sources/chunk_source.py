@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic, perf_counter, time_ns
 from typing import Any
 
 import pyarrow as pa
@@ -124,8 +124,9 @@ class _Reader(DataSourceStreamReader):
         self._options = options
         self._log: ChunkLog | None = None
         self._given = 0
-        self._next: int | None = None
-        self._given_s: float | None = None  # when the last full batch was given out
+        self._next: int | None = None  # the end of the next batch, where it is fixed
+        self._sizes = [0, 0]  # of the batch that was given out last, and of the one whose end is fixed
+        self._full_s: float | None = None  # since when the last batch is out, where there was more than it took
         most = int(options["batchsize"])
         self._size = BatchSize(FIRST_BYTES if options["kind"] == "files" else most, most)
         self._look_again_s = 0.0
@@ -153,16 +154,17 @@ class _Reader(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         log = self._open()
         self._look(log)
-        now_s = monotonic()
-        if self._given_s is not None:
-            self._size.took(now_s - self._given_s)
+        now_s = perf_counter()
+        if self._full_s is not None:
+            self._size.took(self._sizes[0], now_s - self._full_s)
         limit = ReadLimit(self._size.now, CHUNKS_MAX)
+        size = self._size.now if self._next is None else self._sizes[1]
         target = self._next or log.reach(self._given, limit)
         if target > self._given:
             end = log.reach(target, limit)
-            after = log.reach(end, limit)
-            self._next = end if after > end > target else None
-            self._given_s = now_s if end > target else None
+            self._next = end if log.reach(end, limit) > end > target else None
+            self._full_s = now_s if end > target else None
+            self._sizes = [size, limit.size]
             self._write(GIVEN, {"chunk": target, "next": self._next})
             self._given = target
         return {"chunk": self._given}

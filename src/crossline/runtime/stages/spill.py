@@ -1,8 +1,8 @@
-"""Spills the bodies of rows to local files. The shuffle then moves only their positions in these files.
+"""Spills the bodies of rows to local files. Only their positions in these files then go through Spark.
 
 Without a spill the records of a batch are written to Java, to shuffle files, to the Python worker of the next stage,
-and to the state server of the shard. On one machine the state server maps the file of the first task instead. Only
-large bodies are spilled. Readers need not know.
+and to the state server of the shard; what comes of them goes to Java, and from there to the driver. On one machine the
+state server maps the file of the first task instead, and the driver those of the last. Only large bodies are spilled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POPULATE = getattr(mmap, "MAP_POPULATE", 0)  # all pages at once, where the sys
 
 @dataclass(frozen=True, slots=True)
 class SpillBodies:
-    """``step``, with the large bodies of its rows for other stages in files in ``folder``."""
+    """``step``, with the large bodies of its rows in files in ``folder``."""
 
     step: Callable[[Task, ArrowBatches], ArrowBatches]
     folder: Path

@@ -13,7 +13,7 @@ from crossline.basics.errors import StateError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files.identity import read_chunk
 from crossline.runtime.sources import chunk_source
-from crossline.runtime.sources.chunk_source import ChunkSource, chunks_between, pending_text
+from crossline.runtime.sources.chunk_source import ChunkSource, chunks_between, pending_text, planned_end
 from crossline.runtime.sources.references import chunk_rows, chunks_of
 
 
@@ -79,6 +79,59 @@ def test_a_restart_does_not_go_behind_what_was_given_out(folder: Path) -> None:
     assert [len(run) for run in runs] == [5, 5]
     assert [c.sequence for run in runs for c in run] == list(range(10))
     assert again.latestOffset() == {"chunk": 11}
+
+
+class TestTheNextBatch:
+    """Its end is fixed with that of the one before where more is known than both take, and else is open."""
+
+    def ends(self, root: Path, source: DataSourceStreamReader) -> list[tuple[int, int | None]]:
+        """Where each batch ends, and what was fixed for the one after it."""
+        found, before = [], 0
+        while (now := source.latestOffset()["chunk"]) > before:
+            found.append((now, planned_end(str(root / "list"), now)))
+            before = now
+        return found
+
+    def test_fixed_while_there_is_a_backlog(self, folder: Path) -> None:
+        give(folder, 45, 10)
+        ends = self.ends(folder.parent, reader(folder.parent))
+        assert ends == [(10, 20), (20, 30), (30, 40), (40, None), (45, None)]
+
+    def test_what_comes_meanwhile_is_in_an_open_one(self, folder: Path) -> None:
+        give(folder, 15, 10)
+        source = reader(folder.parent)
+        assert source.latestOffset() == {"chunk": 10}
+        assert planned_end(str(folder.parent / "list"), 10) is None
+        give(folder, 4, 10, first=15)
+        assert source.latestOffset() == {"chunk": 19}
+
+    def test_what_comes_meanwhile_is_not_in_a_fixed_one(self, folder: Path) -> None:
+        (folder / "a").write_bytes(b"".join(b"x" * 9 + b"\n" for _ in range(21)))
+        source = reader(folder.parent, chunkbytes="10")
+        assert source.latestOffset() == {"chunk": 10}
+        give(folder, 9, 10)
+        assert planned_end(str(folder.parent / "list"), 10) == 20
+        assert source.latestOffset() == {"chunk": 20}
+        assert source.latestOffset() == {"chunk": 30}
+
+    def test_a_restart_plans_anew(self, folder: Path) -> None:
+        give(folder, 45, 10)
+        assert reader(folder.parent).latestOffset() == {"chunk": 10}
+        again = reader(folder.parent, batchsize="50")
+        assert again.latestOffset() == {"chunk": 15}
+        assert planned_end(str(folder.parent / "list"), 10) is None, "that was another batch"
+        assert planned_end(str(folder.parent / "list"), 15) == 20
+
+    def test_nothing_is_known_before_the_first(self, folder: Path) -> None:
+        assert planned_end(str(folder.parent / "list"), 0) is None
+
+    def test_batches_grow_while_they_are_quick(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(chunk_source, "FIRST_BYTES", 20)
+        clock = iter((0.0, 0.1, 0.2, 0.3, 0.4, 100.0, 200.0, 300.0, 400.0))
+        monkeypatch.setattr(chunk_source, "perf_counter", lambda: next(clock))
+        give(folder, 26, 10)
+        # What was fixed with the batch before has the size of that one.
+        assert batches(reader(folder.parent)) == [2, 2, 4, 4, 8, 2, 2, 2]
 
 
 @pytest.mark.parametrize("left", [None, b"", b'{"seq', "half"])
