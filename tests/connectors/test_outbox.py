@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import PermanentError, SinkError, StateError
+from crossline.evaluate.decisions.columns import DecisionColumns
 from crossline.io.outbox import sink as module
 from crossline.io.outbox.encoding import decode_delivery, encode_delivery
 from crossline.io.outbox.sink import Backlog, OutboxSink, waiting_in
@@ -24,6 +25,7 @@ from crossline.io.sinks.base import Delivery, LateRecord, RetryPolicy
 from crossline.io.sinks.decisions import Decisions
 
 from .makers import alert, delivery
+from .test_decisions import decision
 
 QUICK = RetryPolicy(initial_ms=1, max_ms=1)
 WAIT_S = 30.0
@@ -221,8 +223,9 @@ def test_another_version_is_reported(tmp_path: Path) -> None:
 
 
 def test_decisions_that_came_as_lines_come_back() -> None:
-    values = [{"decision_id": "d1", "message": "a\nb", "score": 2.5}, {"decision_id": "d2", "reasons": []}]
-    given = Delivery("p", 3, decisions=Decisions([orjson.dumps(each) for each in values]))
+    values = [decision("t1", message="a\nb", score=2.5), decision("t2")]
+    columns = DecisionColumns.of_values(values, [orjson.dumps(each) for each in values])
+    given = Delivery("p", 3, decisions=Decisions(columns))
     assert list(decode_delivery(encode_delivery(given), "here").decisions) == values
 
 

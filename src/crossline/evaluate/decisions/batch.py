@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from crossline.basics import wire
-from crossline.basics.byte_slices import gathered
+from crossline.basics.byte_slices import gathered, take_bytes
 from crossline.basics.values import I64
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines
@@ -45,9 +45,11 @@ def packed(table: Table, lines: DecisionLines, *, bare: bool) -> bytes:
     """Lines as they travel to who delivers them; ``bare``: also those without a reason."""
     kept = np.arange(len(lines.record)) if bare else np.flatnonzero(~lines.bare)
     at, columns = table.first[lines.record[kept]], table.columns
-    arrays = {name: columns[name][at] for name in ("place_ms", "chunk", "offsets")}
+    arrays = {name: columns[name][at] for name in ("place_ms", "chunk", "offsets", "event_ms")}
+    starts, ends = columns["id_offsets"][at], columns["id_offsets"][at + 1]
+    arrays["record_ids"], arrays["record_ends"] = take_bytes(columns["id_bytes"], starts, ends - starts)
     text, ends = lines.text, lines.offsets
     if len(kept) < len(lines.record):
         text, ends = gathered(text, ends, kept)
-    arrays |= {"text": text, "ends": ends, "decision": lines.decision[kept]}
-    return wire.encode({"chunks": table.chunks, "words": lines.words}, arrays)
+    arrays |= {"text": text, "ends": ends, "ids": lines.ids[kept], "head": lines.head[kept]}
+    return wire.encode({"chunks": table.chunks, "heads": [list(head) for head in lines.heads]}, arrays)

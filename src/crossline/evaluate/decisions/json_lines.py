@@ -12,12 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import orjson
 
 from crossline.basics.byte_slices import take_bytes
 from crossline.basics.times import instant_text
 from crossline.basics.uuids import uuid5_many, uuid_text
 from crossline.basics.values import I64, U8
 from crossline.evaluate.decisions.blocks import Bools, Table
+from crossline.evaluate.decisions.columns import DecisionHead
 from crossline.evaluate.decisions.decision import NAMESPACE, Decision, decision_line
 from crossline.rules.policy.hits import DecidedRecord, DecidingHit
 
@@ -33,15 +35,16 @@ Decide = Callable[[DecidedRecord, Sequence[DecidingHit]], Decision]
 class DecisionLines:
     """n decisions as JSON without ends of lines, in no order: ``text`` with ``offsets`` (int64[n + 1]).
 
-    ``record``: int64[n], their numbers in the table. ``decision``: of each the number of its word among ``words``.
-    ``bare``: which have no reason.
+    ``record``: int64[n], their numbers in the table. ``ids``: uint8[n, 36], their own ids. ``head``: int64[n], the
+    number of each one's head among ``heads``. ``bare``: which have no reason.
     """
 
     record: I64
     text: U8
     offsets: I64
-    decision: I64
-    words: Sequence[str]
+    ids: U8
+    head: I64
+    heads: Sequence[DecisionHead]
     bare: Bools
 
 
@@ -82,12 +85,13 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: LineInputs) -> D
     names = uuid_text(uuid5_many(NAMESPACE, f"{made.policy_version}\x1f{stream}\x1f".encode(), ids, id_offsets))
     body = {name: times_text(columns[f"{name}_ms"][at]) for name in ("event", "ingest")}
     order, bounds = _groups(_sets(table, chosen), lengths, span)
-    texts, sizes, words = list[U8](), np.zeros(len(chosen), np.int64), dict[str, int]()
-    decision, bare = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.bool_)
+    texts, sizes, heads = list[U8](), np.zeros(len(chosen), np.int64), dict[DecisionHead, int]()
+    head, bare = np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.bool_)
     for low, high in pairwise(bounds):
         mine = order[low:high]
         prototype, template = _template(table, int(chosen[mine[0]]), made)
-        decision[mine], bare[mine] = words.setdefault(prototype.decision, len(words)), not prototype.reasons
+        head[mine] = heads.setdefault(DecisionHead.of(orjson.loads(template)), len(heads))
+        bare[mine] = not prototype.reasons
         rows = np.empty((len(mine), len(template)), np.uint8)
         rows[:] = np.frombuffer(template, np.uint8)
         own = ids[id_offsets[mine][:, None] + np.arange(int(lengths[mine[0]]))]
@@ -97,7 +101,7 @@ def decided_lines(table: Table, chosen: I64, stream: str, made: LineInputs) -> D
         sizes[mine] = len(template)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes[order])])
     text = np.concatenate(texts) if texts else np.zeros(0, np.uint8)
-    return DecisionLines(chosen[order], text, offsets, decision[order], list(words), bare[order])
+    return DecisionLines(chosen[order], text, offsets, names[order], head[order], list(heads), bare[order])
 
 
 def _groups(sets: Any, lengths: I64, span: Any) -> tuple[I64, list[int]]:

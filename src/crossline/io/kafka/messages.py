@@ -12,6 +12,7 @@ import orjson
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.decisions.columns import DecisionColumns
 from crossline.io.sinks.identity import dead_identity, identity_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _ALWAYS = (
 _OF_CORRECTIONS = ("corrects", "outcome", "caused_by")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes three times as long to make, and there are thousands
 class Outgoing:
     """A message. Its first header is its name, which makes it idempotent. ``cut(bytes)`` truncates it to a size."""
 
@@ -83,21 +84,29 @@ def alert_message(
     return Outgoing(topic, key, value, named, partial(alert_message, topic, alert, headers))
 
 
-def decision_message(topic: str, decision: Mapping[str, Any], line: bytes, limit: int | None = None) -> Outgoing:
-    """``decision``, with its JSON in ``line``, for ``topic``: keyed by the record that it is about, named by its id.
+def decision_messages(decisions: DecisionColumns, topic: str | None = None) -> Iterator[Outgoing]:
+    """Each decision for ``topic``, else for the one that it names: keyed by its record's id, named by its own.
 
-    Within ``limit`` bytes it keeps the decision: texts are shortened, then the reasons of least weight are left out.
+    One that names no topic is left out. Within a limit it keeps the decision: texts are shortened, then the reasons of
+    least weight are left out.
     """
-    named = {"decision_id": str(decision["decision_id"])}
-    key: bytes | None = str(decision["record_id"]).encode()
-    value = line
-    if limit is not None:
-        whole, key = len(value), _start(key, limit // 4)
-        for smaller, left_out in _smaller_decision(decision):
-            value = json_bytes({**smaller, "cut": {"bytes": whole, "left_out": left_out}})
-            if len(value) <= limit - _around(key, named):
-                break
-    return Outgoing(topic, key, value, named, partial(decision_message, topic, decision, line))
+    topics = [topic or head.sink_topic for head in decisions.heads]
+    for head, own, record_id, line in zip(
+        decisions.head.tolist(), decisions.ids, decisions.record_ids, decisions.lines, strict=True
+    ):
+        wanted = topics[head]
+        if wanted is not None:
+            headers = {"decision_id": own.decode()}
+            yield Outgoing(wanted, record_id, line, headers, partial(_cut_decision, wanted, record_id, line, headers))
+
+
+def _cut_decision(topic: str, record_id: bytes, line: bytes, headers: dict[str, str], limit: int) -> Outgoing:
+    key, value = record_id[: limit // 4], line
+    for smaller, left_out in _smaller_decision(orjson.loads(line)):
+        value = json_bytes({**smaller, "cut": {"bytes": len(line), "left_out": left_out}})
+        if len(value) <= limit - _around(key, headers):
+            break
+    return Outgoing(topic, key, value, headers, partial(_cut_decision, topic, record_id, line, headers))
 
 
 def _smaller_decision(decision: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:

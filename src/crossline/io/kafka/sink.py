@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
@@ -28,12 +28,12 @@ from crossline.io.kafka.messages import (
     Outgoing,
     alert_message,
     dead_message,
-    decision_message,
+    decision_messages,
     late_message,
 )
 from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
-from crossline.io.sinks.decisions import json_lines
+from crossline.io.sinks.decisions import columns_of
 from crossline.logs import get_logger
 from crossline.settings import kafka as config_kafka
 
@@ -100,7 +100,7 @@ class KafkaSink:
             self._client, timeout_ms, lambda message: self._mark_delivered(*message.place)
         )
         self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
-        self._sent: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # since then, oldest first
+        self._sent: defaultdict[str, _LastNames] = defaultdict(lambda: _LastNames(dedupe_tail))  # since then
         self._batch_id: int | None = None
         self._acknowledged: set[tuple[str, str]] = set()
         self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
@@ -164,10 +164,7 @@ class KafkaSink:
 
     def _mark_delivered(self, topic: str, name: str) -> None:
         self._acknowledged.add((topic, name))
-        sent = self._sent[topic]
-        sent[name] = None
-        if len(sent) > self._dedupe_tail:
-            sent.popitem(last=False)
+        self._sent[topic].add([name])
 
     def _send_once(self, delivery: Delivery) -> None:
         """Send the missing messages in a transaction, with the number of the batch."""
@@ -176,9 +173,13 @@ class KafkaSink:
         if fresh:
             producer = self._producer_of(delivery.checkpoint)
             batch = (delivery.batch_id, delivery.began_ms)
-            producer.deliver(batch, list(dict.fromkeys(topic for topic, _ in fresh)), fresh.values)
+            names: defaultdict[str, list[str]] = defaultdict(list)
             for topic, name in fresh:
-                self._mark_delivered(topic, name)
+                names[topic].append(name)
+            producer.deliver(batch, list(names), fresh.values)
+            self._acknowledged.update(fresh)
+            for topic, mine in names.items():
+                self._sent[topic].add(mine)
         raise_any(failures)
 
     def _producer_of(self, checkpoint: str) -> TransactionalProducer:
@@ -209,9 +210,10 @@ class KafkaSink:
     ) -> dict[tuple[str, str], Outgoing]:
         """The messages that their topic lacks, by place, each once; none for a topic that cannot be read."""
         fresh: dict[tuple[str, str], Outgoing] = {}
+        acknowledged = self._acknowledged
         for message in messages:
             topic, name = place = message.place
-            if place in self._acknowledged or place in fresh or topic in failures:
+            if place in acknowledged or place in fresh or topic in failures:
                 continue
             if topic not in self._tails:
                 try:
@@ -221,7 +223,7 @@ class KafkaSink:
                     if not of_one_topic(error.args[0]):
                         raise failures[topic] from None
                     continue
-            if name not in self._tails[topic] and name not in self._sent[topic]:
+            if name not in self._tails[topic] and name not in self._sent[topic].names:
                 fresh[place] = message
         return fresh
 
@@ -265,15 +267,29 @@ class KafkaSink:
             fits = _TOPIC_NAME.fullmatch(wanted) is not None
             headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
             yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
-        for decision, line in zip(delivery.decisions, json_lines(delivery.decisions), strict=True):
-            if decision.get("sink_topic") is not None:
-                yield decision_message(decision["sink_topic"], decision, line)
+        yield from decision_messages(columns_of(delivery.decisions))
         if self._dead_letter_topic is not None:
             for letter in delivery.dead:
                 yield dead_message(self._dead_letter_topic, letter)
         if self._late_topic is not None:
             for late in delivery.late:
                 yield late_message(self._late_topic, late)
+
+
+class _LastNames:
+    """The last ``count`` names that were added, each of which is new."""
+
+    def __init__(self, count: int) -> None:
+        self.names: set[str] = set()
+        self._in_order: deque[str] = deque()
+        self._count = count
+
+    def add(self, names: Sequence[str]) -> None:
+        """Forget the oldest for them."""
+        self.names.update(names)
+        self._in_order.extend(names)
+        while len(self._in_order) > self._count:
+            self.names.discard(self._in_order.popleft())
 
 
 def _too_large(refused: Refused, failures: dict[str, CrosslineError]) -> list[Outgoing]:

@@ -1,4 +1,4 @@
-"""The decisions of a delivery: values one by one, and lines of JSON as they came."""
+"""The decisions of a delivery: as columns, which sinks that take many read, and as values one by one."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ from typing import Any, overload
 import orjson
 
 from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.decisions.columns import DecisionColumns
 
 
 class Decisions(Sequence[Mapping[str, Any]]):
-    """Decisions, each as a line of JSON without its end; all are parsed at the first access, and kept.
+    """Decisions in ``columns``; they are parsed at the first access to a value, and kept."""
 
-    ``words``: what each of them decided; None: not known without parsing.
-    """
-
-    def __init__(self, lines: Sequence[bytes], words: Sequence[str] | None = None) -> None:
-        self._lines = lines
-        self._words = words
+    def __init__(self, columns: DecisionColumns) -> None:
+        self.columns = columns
         self._parsed: list[Mapping[str, Any]] | None = None
         self._parsing = threading.Lock()  # several sinks read them, each from a thread of its own
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self.columns)
 
     @overload
     def __getitem__(self, index: int) -> Mapping[str, Any]: ...
@@ -40,23 +37,27 @@ class Decisions(Sequence[Mapping[str, Any]]):
     def _values(self) -> list[Mapping[str, Any]]:
         with self._parsing:
             if self._parsed is None:
-                self._parsed = [orjson.loads(line) for line in self._lines]
+                known = self.columns.values
+                self._parsed = [known.get(n) or orjson.loads(line) for n, line in enumerate(self.columns.lines)]
             return self._parsed
 
-    def lines(self) -> Sequence[bytes]:
-        """Each as JSON, without an end of line."""
-        return self._lines
 
-    def counts(self) -> Mapping[str, int]:
-        """How many there are, by what was decided."""
-        return Counter(each["decision"] for each in self._values()) if self._words is None else Counter(self._words)
+def columns_of(decisions: Sequence[Mapping[str, Any]]) -> DecisionColumns:
+    """Decisions as columns: as they came, where they came so."""
+    if isinstance(decisions, Decisions):
+        return decisions.columns
+    return DecisionColumns.of_values(decisions, [json_bytes(each) for each in decisions])
 
 
 def json_lines(decisions: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
     """Each decision as JSON, without an end of line: as it came, where it came as a line."""
-    return decisions.lines() if isinstance(decisions, Decisions) else [json_bytes(each) for each in decisions]
+    if isinstance(decisions, Decisions):
+        return decisions.columns.lines
+    return [json_bytes(each) for each in decisions]
 
 
 def counted(decisions: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
     """How many decisions there are, by what was decided."""
-    return decisions.counts() if isinstance(decisions, Decisions) else Counter(each["decision"] for each in decisions)
+    if isinstance(decisions, Decisions):
+        return decisions.columns.counts()
+    return Counter(each["decision"] for each in decisions)

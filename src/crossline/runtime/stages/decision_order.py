@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import orjson
 
 from crossline.basics import wire
 from crossline.basics.values import I64
+from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.batch import Placed, texts
+from crossline.evaluate.decisions.columns import DecisionColumns, DecisionHead, text_bytes
 from crossline.io.sinks.decisions import Decisions
 
 
@@ -21,12 +22,46 @@ def in_order(few: Sequence[Placed], blocks: Sequence[bytes | memoryview]) -> Seq
     parts = [wire.decode(block, "decisions of a batch") for block in blocks]
     chunks = [tuple(chunk) for meta, _ in parts for chunk in meta["chunks"]]
     chunks += [(place[1], place[2], place[3], place[5]) for place, _ in few]
-    lines = [text for _, arrays in parts for text in texts(arrays["text"], arrays["ends"])]
-    lines += [orjson.dumps(body) for _, body in few]
-    words = [meta["words"][code] for meta, arrays in parts for code in arrays["decision"].tolist()]
-    words += [body["decision"] for _, body in few]
-    order = _order(parts, few, chunks).tolist()
-    return Decisions([lines[at] for at in order], [words[at] for at in order])
+    values = [body for _, body in few]
+    order = _order(parts, few, chunks)
+    lines = _joined(parts, "text", "ends", map(json_bytes, values))
+    record_ids = _joined(parts, "record_ids", "record_ends", text_bytes(each["record_id"] for each in values))
+    ids = [own for _, arrays in parts for own in _rows(arrays["ids"])]
+    ids += text_bytes(each["decision_id"] for each in values)
+    head, heads = _heads(parts, values)
+    event_ms = np.concatenate([*(arrays["event_ms"] for _, arrays in parts), np.zeros(len(few), np.int64)])
+    at, first = order.tolist(), len(lines) - len(few)
+    return Decisions(
+        DecisionColumns(
+            lines=[lines[n] for n in at],
+            ids=[ids[n] for n in at],
+            record_ids=[record_ids[n] for n in at],
+            head=head[order],
+            heads=heads,
+            event_ms=event_ms[order],
+            values={int(n): values[order[n] - first] for n in np.flatnonzero(order >= first)},
+        )
+    )
+
+
+def _joined(parts: Sequence[wire.WirePart], name: str, ends: str, more: Iterable[bytes]) -> list[bytes]:
+    return [*(text for _, arrays in parts for text in texts(arrays[name], arrays[ends])), *more]
+
+
+def _rows(ids: Any) -> list[bytes]:
+    """The rows of uint8[n, m]."""
+    raw, width = ids.tobytes(), ids.shape[1]
+    return [raw[start : start + width] for start in range(0, len(raw), width)]
+
+
+def _heads(parts: Sequence[wire.WirePart], values: Sequence[Mapping[str, Any]]) -> tuple[I64, list[DecisionHead]]:
+    numbers: dict[DecisionHead, int] = {}
+    found = []
+    for meta, arrays in parts:
+        of = [numbers.setdefault(DecisionHead(*each), len(numbers)) for each in meta["heads"]]
+        found.append(np.array(of, np.int64)[arrays["head"]])
+    own = [numbers.setdefault(DecisionHead.of(each), len(numbers)) for each in values]
+    return np.concatenate([*found, np.array(own, np.int64)]), list(numbers)
 
 
 def _order(parts: Sequence[wire.WirePart], few: Sequence[Placed], chunks: Sequence[tuple[Any, ...]]) -> I64:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 from crossline.io.kafka.client import librdkafka_settings
-from crossline.io.kafka.messages import Outgoing, decision_message
-from crossline.io.sinks.decisions import json_lines
+from crossline.io.kafka.messages import Outgoing, decision_messages
+from crossline.io.sinks.decisions import columns_of
 from crossline.settings.kafka import KafkaSinkSettings
 
 if TYPE_CHECKING:
@@ -56,10 +55,10 @@ class DecisionTopic:
         """
         number, count = shard
         name = f"crossline-{self.pipeline}-{checkpoint}-{self.topic}-{number}-of-{count}"
-        lines = json_lines(decisions)
+        columns = columns_of(decisions)
 
         def messages() -> Iterator[Outgoing]:
-            return map(decision_message, repeat(self.topic), decisions, lines)
+            return decision_messages(columns, self.topic)
 
         for client in self.clients:
             self._producer_of(client, checkpoint, name).deliver(batch, [self.topic], messages)

@@ -8,7 +8,7 @@ The next end under the same name, commit or abort, ends all that is open there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -18,6 +18,19 @@ from crossline.io.kafka.client_factory import client_of
 
 _ASK_S = 5.0
 _OFFSETS = "__consumer_offsets"
+
+
+def held_open(client: Mapping[str, Any], name: str, places: Sequence[TopicPartition]) -> bool:
+    """Whether the brokers do answer, but for what a transaction has under way: all of ``name`` is over by now."""
+    settings = {**client, "log_level": 0, "group.id": name, "enable.auto.commit": False}
+    reader = client_of(Consumer, {**settings, "isolation.level": "read_uncommitted"})
+    try:
+        reader.committed(list(places), _ASK_S)
+    except KafkaException:
+        return False
+    finally:
+        reader.close()
+    return True
 
 
 def blocked(client: Mapping[str, Any], name: str, topics: Iterable[str]) -> list[TopicPartition]:

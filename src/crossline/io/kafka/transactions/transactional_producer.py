@@ -37,7 +37,7 @@ from crossline.io.kafka.idempotent_producer import (
     log_cut_message,
 )
 from crossline.io.kafka.messages import END_HEADER, LIMIT_MIN, SPARE, Outgoing
-from crossline.io.kafka.transactions.open_transactions import blocked, group_beside
+from crossline.io.kafka.transactions.open_transactions import blocked, group_beside, held_open
 from crossline.logs import get_logger
 
 _NONE = (-1, "")  # no batch yet
@@ -70,7 +70,7 @@ class TransactionalProducer:
     def __init__(self, client: Mapping[str, Any], name: str, timeout_ms: int) -> None:
         self._name = name
         self._settings: dict[str, Any] = {
-            "linger.ms": 1,
+            "linger.ms": 20,  # a flush waits for none of it
             "compression.type": "lz4",
             "message.timeout.ms": timeout_ms,
             "transaction.timeout.ms": max(60_000, timeout_ms + 10_000),
@@ -101,7 +101,7 @@ class TransactionalProducer:
             self._begin()
             self._look(topics)
             due = [topic for topic in topics if self._due(topic, batch)]
-            if due and self._transaction(batch, due, messages, {}):
+            if due and not self._committed(batch, due, messages):
                 for topic in due:
                     self._send_to_one_topic(batch, topic, messages, failures)
         except KafkaException as error:
@@ -148,7 +148,7 @@ class TransactionalProducer:
             try:
                 found = self._until_done(lambda wait_s: group.committed(unknown, wait_s), _OVER_S)
             except KafkaException as error:
-                if not self._held_open(unknown):
+                if not held_open(self._client, self._name, unknown):
                     raise
                 self._end_open(topics)
                 try:
@@ -159,18 +159,6 @@ class TransactionalProducer:
                 if each.error is not None:
                     raise KafkaException(each.error)
                 self._marks[each.topic] = (each.offset, each.metadata or "") if each.offset >= 0 else _NONE
-
-    def _held_open(self, places: list[TopicPartition]) -> bool:
-        """Whether the brokers do answer, but for what a transaction has under way: all of this name is over by now."""
-        settings = {**self._client, "log_level": 0, "group.id": self._name, "enable.auto.commit": False}
-        reader = client_of(Consumer, {**settings, "isolation.level": "read_uncommitted"})
-        try:
-            reader.committed(places, _ASK_S)
-        except KafkaException:
-            return False
-        finally:
-            reader.close()
-        return True
 
     def _end_open(self, topics: Sequence[str]) -> None:
         """Commit what the brokers hold open of this name, and is over: it was committed, and they lost the end of it.
@@ -266,19 +254,42 @@ class TransactionalProducer:
             if whole.name in limits:
                 log_cut_message(whole, whole.cut(limits[whole.name]))
 
+    def _committed(self, batch: Batch, topics: Sequence[str], messages: Messages) -> bool:
+        """Send it all in one transaction; False: something was refused, and nothing stands.
+
+        At first without a report for each message, which costs as much as the message, and waits for the interpreter
+        each time: a transaction in which a message failed cannot be committed. What failed, and why, a second one says.
+        """
+        deadline = KafkaDeadline(self._timeout_ms / 1000, self.stop)
+        if self._narrow.isdisjoint(topics):
+            producer, group = self._clients()
+            try:
+                return not self._tried(producer, group, batch, topics, messages, {}, reported=False)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                self._until_done(producer.abort_transaction)
+                if deadline.expired:
+                    return False
+        return not self._transaction(batch, topics, messages, {})
+
+    def _clients(self) -> tuple[Producer, Consumer]:
+        if self._producer is None or self._group is None:
+            raise SinkError(f"{self._name} is closed")
+        return self._producer, self._group
+
     def _transaction(
         self, batch: Batch, topics: Sequence[str], messages: Messages, limits: Mapping[str, int]
     ) -> Refused:
         """All of it and the number of the batch, or nothing, and then what was refused."""
-        if self._producer is None or self._group is None:
-            raise SinkError(f"{self._name} is closed")
+        producer, group = self._clients()
         for left in reversed(range(_TRIES)):
             try:
-                return self._tried(self._producer, self._group, batch, topics, messages, limits)
+                return self._tried(producer, group, batch, topics, messages, limits)
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort() or not left:
                     raise
-                self._until_done(self._producer.abort_transaction)
+                self._until_done(producer.abort_transaction)
         return []
 
     def _tried(
@@ -289,29 +300,37 @@ class TransactionalProducer:
         topics: Sequence[str],
         messages: Messages,
         limits: Mapping[str, int],
+        *,
+        reported: bool = True,
     ) -> Refused:
         refused = Refused()
-        wanted = set(topics)
+        wanted, planned = set(topics), str(batch[1])
+        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
+        known = group.consumer_group_metadata()
+
+        def mark() -> None:
+            send = partial(producer.send_offsets_to_transaction, marks, known)
+            self._until_done(lambda wait_s: self._mark(partial(send, wait_s)))
+
         producer.begin_transaction()
         for nth, message in enumerate(messages()):
             if message.topic in wanted:
                 limit = limits.get(message.name) if limits else None
-                self._produce(producer, message if limit is None else message.cut(limit), refused)
+                whole = message if limit is None else message.cut(limit)
+                self._produce(producer, whole, refused, reported=reported)
                 if message.topic in self._narrow:
                     self._flush(producer, refused)
             if (nth + 1) % POLL_EACH == 0:
                 producer.poll(0)
             if refused:
                 break
-        self._flush(producer, refused)
+        # Without reports a transaction that failed shows by the next call of it alone.
+        self._flush(producer, refused, None if reported else mark)
         blamed = [each for each in refused if each[1].code() not in _WITH_IT]
         if blamed:
             self._until_done(producer.abort_transaction)
             return blamed
-        planned = str(batch[1])
-        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
-        known = group.consumer_group_metadata()
-        self._until_done(lambda wait_s: self._mark(partial(producer.send_offsets_to_transaction, marks, known, wait_s)))
+        mark()
         self._until_done(producer.commit_transaction)
         self._marks |= dict.fromkeys(topics, (batch[0], planned))
         return []
@@ -325,7 +344,7 @@ class TransactionalProducer:
             text = f"the Kafka client has not come back in {_MARKED_S:.0f} s from a request under the name"
             raise SinkError(f"{text} {self._name}; another one takes its place") from None
 
-    def _produce(self, producer: Producer, message: Outgoing, refused: Refused) -> None:
+    def _produce(self, producer: Producer, message: Outgoing, refused: Refused, *, reported: bool) -> None:
         def answered(error: KafkaError | None, _: Message) -> None:
             if error is not None:
                 refused.append((message, error))
@@ -335,7 +354,11 @@ class TransactionalProducer:
         while not refused:
             try:
                 producer.produce(
-                    message.topic, key=message.key, value=message.value, headers=headers, on_delivery=answered
+                    message.topic,
+                    key=message.key,
+                    value=message.value,
+                    headers=headers,
+                    on_delivery=answered if reported else None,
                 )
             except BufferError:
                 deadline = deadline or KafkaDeadline(self._timeout_ms / 1000, self.stop)
@@ -351,10 +374,15 @@ class TransactionalProducer:
             else:
                 return
 
-    def _flush(self, producer: Producer, refused: Refused) -> None:
-        """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
+    def _flush(self, producer: Producer, refused: Refused, look: Callable[[], None] | None = None) -> None:
+        """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then.
+
+        ``look``: called now and then, to raise where nothing more is sent.
+        """
         deadline = KafkaDeadline(self._timeout_ms / 1000 + 1, self.stop)
         while (left := producer.flush(_LOOK_S)) and not refused:
+            if look is not None:
+                look()
             self._raise_if_disconnected()
             if deadline.expired:
                 text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
@@ -364,7 +392,7 @@ class TransactionalProducer:
     def _raise_if_disconnected(self) -> None:
         """Raise while all brokers are away, before one is back and is sent the rest.
 
-        A broker that was alone and was killed may have left the last transaction without its end, see ``_held_open``.
+        A broker that was alone and was killed may have left the last transaction without its end, see ``held_open``.
         What comes behind it under the same name ends it, too, and as if it had never been where it is ended so itself.
         And a client that goes on may wait for good, see ``call_with_timeout``. Another one asks first.
         """
