@@ -25,7 +25,9 @@ class OnePiecePacker:
         """The request of a command; the words of its name are arguments of their own, as in ``SCRIPT LOAD``."""
         words = arguments[0].split() if isinstance(arguments[0], str | bytes) else arguments[:1]
         pieces: list[bytes] = [b"*%d\r\n" % (len(words) + len(arguments) - 1)]
-        for each in map(self._encode, (*words, *arguments[1:])):
+        encode = self._encode
+        for argument in (*words, *arguments[1:]):
+            each = argument if type(argument) is bytes else encode(argument)
             pieces += (b"$%d\r\n" % len(each), each, b"\r\n")
         return [b"".join(pieces)]
 

@@ -53,4 +53,10 @@ def part(text: str) -> str:
     return text if _PLAIN(text) else quote(text, safe="", errors="surrogatepass")
 
 
+def plain(raw: bytes) -> bool:
+    """Whether names are parts of a key as they stand, of all of them end to end."""
+    return _PLAIN_BYTES(raw) is not None
+
+
+_PLAIN_BYTES = re.compile(rb"[A-Za-z0-9_.~-]*").fullmatch
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch

@@ -162,16 +162,20 @@ stand(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
 return 1
 """
 )
-# Decisions: the newest of each record stays, whichever comes last. KEYS: a decision each. ARGV: seconds, then for each
-# decision its JSON, its policy's version, its revision.
+# Decisions: the newest of each record stays, whichever comes last. KEYS: a decision each. ARGV: seconds, then the JSON
+# of each decision. Most are the first on their record, which takes one call.
 # The policy's version goes before the number of the revision: a new one decides about a record anew.
 WRITE_DECISIONS = """
+local seconds = ARGV[1]
 for n, key in ipairs(KEYS) do
-  local text, version, revision = ARGV[3 * n - 1], tonumber(ARGV[3 * n]), tonumber(ARGV[3 * n + 1])
-  local known = redis.call('GET', key)
-  local was = known and cjson.decode(known)
-  local newer = was and (was.policy_version > version or (was.policy_version == version and was.revision > revision))
-  if not newer then redis.call('SET', key, text, 'EX', ARGV[1]) end
+  local text = ARGV[n + 1]
+  if not redis.call('SET', key, text, 'EX', seconds, 'NX') then
+    local known, new = redis.call('GET', key), cjson.decode(text)
+    local was, version = known and cjson.decode(known), new.policy_version
+    local newer = was and (was.policy_version > version or
+      (was.policy_version == version and was.revision > new.revision))
+    if not newer then redis.call('SET', key, text, 'EX', seconds) end
+  end
 end
 return 1
 """
