@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.io.sinks.decisions import Decisions
+from crossline.io.sinks.decisions import json_lines
 from crossline.io.sinks.delivery import Delivery
 
 
@@ -50,7 +49,7 @@ class AlertWriter:
         for alert in delivery.alerts:
             self._file.write(json_bytes(alert) + b"\n")
         if self._decisions is not None:
-            self._decisions.writelines(line + b"\n" for line in _lines(delivery.decisions))
+            self._decisions.writelines(line + b"\n" for line in json_lines(delivery.decisions))
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
@@ -64,7 +63,3 @@ def _cut(path: Path, size: int) -> BinaryIO:
     file.truncate(size)
     file.seek(size)
     return file
-
-
-def _lines(decisions: Sequence[Mapping[str, Any]]) -> Iterable[bytes]:
-    return decisions.lines() if isinstance(decisions, Decisions) else map(json_bytes, decisions)

@@ -10,8 +10,7 @@ from crossline.settings.config import PipelineConfig
 from crossline.settings.postgres import PostgresSettings
 
 _ANSWER_S_MAX = 10.0
-_RIGHTS = """SELECT has_database_privilege(current_database(), 'CREATE'),
-    has_database_privilege(current_database(), 'TEMP')"""
+_RIGHTS = "SELECT has_database_privilege(current_database(), 'CREATE')"
 
 
 def postgres_findings(pipeline: PipelineConfig, environment: Mapping[str, str]) -> list[CheckResult]:
@@ -39,11 +38,7 @@ def _finding(settings: PostgresSettings, environment: Mapping[str, str]) -> Chec
     except CrosslineError as error:
         found, _, advice = str(error).partition("; ")
         return CheckResult("postgres", "missing", found, advice or "is it running, are `host` and `port` right?")
-    name, (makes, temporary) = f"postgres {place.name}", row or (False, False)
-    if not temporary:
-        return CheckResult(
-            name, "missing", "the user may make no temporary tables", "GRANT TEMP ON DATABASE … TO the user"
-        )
+    name, (makes,) = f"postgres {place.name}", row or (False,)
     if version == newest():
         return CheckResult(name, "ok", f"PostgreSQL {server}; tables of version {version}")
     found = f"PostgreSQL {server}; {'no tables yet' if version is None else f'tables of version {version}'}"

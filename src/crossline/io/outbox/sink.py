@@ -20,6 +20,7 @@ LOG_EVERY = 1_000  # batches: how far the backlog grows between two log lines
 END_MS = 30_000
 AWAY_S_MAX = 60.0  # how long a start waits for a store
 CLOSE_S_MAX = 10.0  # how long an end waits for a sink
+HELD_BYTES_MAX = 32 << 20  # of pending deliveries that are kept in memory too, so that none of them is read again
 
 log = get_logger(__name__)
 
@@ -56,6 +57,9 @@ class OutboxSink:
     delivery, after a restart at the latest. It gets a delivery twice where the process was killed after the sink had it
     and before its file was deleted, as with any sink.
 
+    What has just been stored goes to the sink as it is, and is read again only after a start, or where more waits than
+    HELD_BYTES_MAX. Nobody else changes the files while it is open: an erasure wants the pipeline stopped.
+
     A permanent error of the sink is logged as an error and retried every half minute, without end: batches go on, and
     pending deliveries stay. A full disk holds the batches. ``watch`` gets the outcome of each attempt. ``place``: the
     sink's destination, which the folder records, see ``folders``.
@@ -80,6 +84,8 @@ class OutboxSink:
         # Numbers of files and when each came, in order. It may get long: nothing here looks through it.
         self._waiting: deque[tuple[int, int]] = deque()
         self._last = 0
+        self._held: dict[int, tuple[Delivery, int]] = {}  # by number, with its bytes on disk
+        self._held_bytes = 0
         self._failed: CrosslineError | None = None
         self._thread: threading.Thread | None = None
         self._opened = False
@@ -121,9 +127,13 @@ class OutboxSink:
         number = self._last = self._last + 1
         path = self._path(number)
         try:
-            self._store.put(path, encode_delivery(delivery))
+            raw = encode_delivery(delivery)
+            self._store.put(path, raw)
             with self._news:
                 self._waiting.append((number, wall_clock_ms()))
+                if self._held_bytes + len(raw) <= HELD_BYTES_MAX:
+                    self._held[number] = delivery, len(raw)
+                    self._held_bytes += len(raw)
                 behind = len(self._waiting)
                 self._news.notify_all()
         except OSError as error:
@@ -197,11 +207,16 @@ class OutboxSink:
             self.sink.open()
             self._opened = True
         name = self._path(number)
-        raw = retry_until_available(lambda: self._store.get(name), self._stop)
-        deliver_all([self.sink], decode_delivery(raw, f"{self.folder}/{name}"), self._policy, self._stop, self._watch)
+        delivery, held_bytes = self._held.get(number) or (None, 0)
+        if delivery is None:
+            raw = retry_until_available(lambda: self._store.get(name), self._stop)
+            delivery = decode_delivery(raw, f"{self.folder}/{name}")
+        deliver_all([self.sink], delivery, self._policy, self._stop, self._watch)
         retry_until_available(lambda: self._store.delete(name), self._stop)
         with self._news:
             self._waiting.popleft()
+            self._held.pop(number, None)
+            self._held_bytes -= held_bytes
             self._failed = None
             self._news.notify_all()
 

@@ -57,7 +57,7 @@ _MENDABLE = {
     "55000": "a table of the store became something that takes no rows; put it back",
     "P0001": "a trigger that the store does not make refuses rows; take it away",
 }
-OURS = {name for columns in TABLES.values() for name, _ in columns}
+OURS = {name for columns in TABLES.values() for name in columns}
 _NULL = "23502"  # of a column of ours it is what was given that is wrong
 # A connection that is refused has no SQLSTATE for us, only the server's words.
 _REFUSED = {

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from psycopg import Copy
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
-from crossline.io.postgres.text_escapes import MARK, escape, escape_value, indexed
+from crossline.io.postgres.decision_rows import DecisionRows
+from crossline.io.postgres.delivered import identity, identity_start, month_of
+from crossline.io.postgres.text_escapes import escape, escape_value, held, indexed
 from crossline.io.sinks.base import Delivery
-from crossline.io.sinks.decisions import Decisions
 
 Row = tuple[Any, ...]
 
@@ -26,85 +27,102 @@ PARTITIONED = {
     "late_records": "delivered_at",
     "batches": "delivered_at",
 }
-_MARK = (("delivered_at", "timestamptz"), ("pipeline", "text"), ("batch_id", "bigint"))
-# The columns that a delivery fills, with their types; in this order tables are written.
-TABLES: dict[str, tuple[tuple[str, str], ...]] = {
+_MARK = ("delivered_at", "pipeline", "batch_id")
+# The columns that a delivery fills, in the order in which rows have them.
+TABLES: dict[str, tuple[str, ...]] = {
     "alerts": (
-        *(("alert_id", "text"), ("kind", "text"), ("rule_id", "text"), ("rule_version", "bigint")),
-        *(("rule_type", "text"), ("severity", "text"), ("score", "double precision"), ("action", "text")),
-        *(("entities", "text[]"), ("stream", "text"), ("record_id", "text"), ("event_time", "timestamptz")),
-        *(("ingest_time", "timestamptz"), ("value", "double precision"), ("threshold", "double precision")),
-        *(("message", "text"), ("corrects", "text"), ("outcome", "text"), ("detected_at", "timestamptz")),
-        *(("at_partition", "text"), ("at_offset", "bigint"), ("body", "json")),
-        *_MARK,
+        *("alert_id", "kind", "rule_id", "rule_version", "rule_type", "severity", "score", "action", "entities"),
+        *("stream", "record_id", "event_time", "ingest_time", "value", "threshold", "message", "corrects", "outcome"),
+        *("detected_at", "at_partition", "at_offset", "body", *_MARK),
     ),
-    "decisions": (
-        *(("decision_id", "text"), ("kind", "text"), ("decision", "text"), ("score", "double precision")),
-        *(("policy_version", "bigint"), ("revision", "bigint"), ("revises", "text"), ("because", "text")),
-        *(("stream", "text"), ("record_id", "text"), ("event_time", "timestamptz"), ("decided_at", "timestamptz")),
-        ("body", "json"),
-        *_MARK,
-    ),
-    "dead_letters": (
-        *(("stream", "text"), ("partition", "text"), ("offset", "bigint"), ("reason", "text"), ("detail", "text")),
-        *(("record_id", "text"), ("raw", "bytea")),
-        *_MARK,
-    ),
+    DecisionRows.table: DecisionRows.columns,
+    "dead_letters": ("stream", "partition", "offset", "reason", "detail", "record_id", "raw", *_MARK),
     "late_records": (
-        *(("stream", "text"), ("partition", "text"), ("offset", "bigint"), ("record_id", "text")),
-        *(("event_time", "timestamptz"), ("ingest_time", "timestamptz"), ("lateness_ms", "bigint"), ("raw", "bytea")),
+        *("stream", "partition", "offset", "record_id", "event_time", "ingest_time", "lateness_ms", "raw"),
         *_MARK,
     ),
-    "rule_events": (
-        *(("rule_id", "text"), ("version", "bigint"), ("event", "text"), ("body", "json")),
-        *_MARK,
-    ),
-    "batches": (
-        *(("alerts", "bigint"), ("decisions", "bigint"), ("dead_letters", "bigint"), ("late_records", "bigint")),
-        ("figures", "json"),
-        *_MARK,
-    ),
+    "rule_events": ("rule_id", "version", "event", "body", *_MARK),
+    "batches": ("alerts", "decisions", "dead_letters", "late_records", "figures", *_MARK),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TableRows:
-    """Rows of one table, each under its identity with the month that it is of, in the order of their delivery.
-
-    An identity is a UUID as 32 hexadecimal digits, a month its first day as ``2026-11-01``.
-    """
-
-    table: str
-    rows: dict[str, tuple[str, Row]]
+class StoredRows(Protocol):
+    """Rows of one table, each under its identity (32 hexadecimal digits), in the order of their delivery."""
 
     @property
-    def months(self) -> set[date]:
-        """The first days of the months that rows are of."""
-        return {date.fromisoformat(month) for month in {month for month, _ in self.rows.values()}}
+    def table(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of its columns, in the order in which rows have them."""
+        ...
+
+    @property
+    def form(self) -> str:
+        """What the server is told of the form in which it gets them."""
+        ...
+
+    @property
+    def identities(self) -> list[str]:
+        """The identity of each row."""
+        ...
+
+    @property
+    def months(self) -> list[str]:
+        """The month of each row, as its first day."""
+        ...
+
+    def write(self, copy: Copy, identities: Sequence[str]) -> None:
+        """Give the server the rows of ``identities``."""
+        ...
 
 
-def rows_of(delivery: Delivery, now_ms: int) -> list[TableRows]:
-    """The rows of each table; of two rows with one identity the first."""
+class TableRows:
+    """Rows of ``table``, of two with one name the first."""
+
+    form = ""
+
+    def __init__(self, table: str, pipeline: str, named: Iterable[tuple[Row, Row]]) -> None:
+        self.table = table
+        self.columns = TABLES[table]
+        at = self.columns.index(PARTITIONED.get(table, "delivered_at"))
+        start = identity_start(pipeline, table)
+        self._rows: dict[str, tuple[str, Row]] = {}
+        for name, row in named:
+            self._rows.setdefault(identity(start, name), (month_of(row[at]), row))
+
+    @property
+    def identities(self) -> list[str]:
+        """The identity of each row."""
+        return list(self._rows)
+
+    @property
+    def months(self) -> list[str]:
+        """The month of each row."""
+        return [month for month, _ in self._rows.values()]
+
+    def write(self, copy: Copy, identities: Sequence[str]) -> None:
+        """Give the server the rows of ``identities``."""
+        for each in identities:
+            copy.write_row(self._rows[each][1])
+
+
+def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows]:
+    """The rows of each table that has any; of two rows with one identity the first."""
     now = instant_text(now_ms)
     mark = (now, indexed(delivery.pipeline), delivery.batch_id)
     made = {
         "alerts": _alerts(delivery, now, mark),
-        "decisions": _decisions(delivery, mark),
         "dead_letters": _dead(delivery, mark),
         "late_records": _late(delivery, mark),
         "rule_events": _rules(delivery, mark),
         "batches": _batch(delivery, mark),
     }
-    found = []
-    for table, each in made.items():
-        at = [name for name, _ in TABLES[table]].index(PARTITIONED.get(table, "delivered_at"))
-        rows: dict[str, tuple[str, Row]] = {}
-        start = _identity_start(delivery.pipeline, table)
-        for name, row in each:
-            rows.setdefault(_identity(start, name), (_month(row[at]), row))
-        if rows:
-            found.append(TableRows(table, rows))
-    return found
+    found: list[StoredRows] = [TableRows(table, delivery.pipeline, named) for table, named in made.items()]
+    found.insert(1, DecisionRows(delivery.decisions, now_ms, delivery.pipeline, delivery.batch_id))
+    return [each for each in found if each.identities]
 
 
 def entity(name: str, value: Any) -> str:
@@ -114,33 +132,6 @@ def entity(name: str, value: Any) -> str:
 
 
 _ESCAPE = "\\"
-
-
-def _identity_start(pipeline: str, table: str) -> bytes:
-    """What the encoded names of all items of a table begin with (see ``_identity``)."""
-    return json.dumps([pipeline, table])[:-1].encode()
-
-
-def _identity(start: bytes, name: Sequence[object]) -> str:
-    """The 128-bit identity of an item: a digest of its pipeline, its table and its name, as a JSON list.
-
-    Stored identities must stay the same, so that list is as ``json.dumps`` writes it: with a space behind each comma,
-    and with escapes for all that is not ASCII, since no text is beyond those.
-    """
-    encoded = "".join([f", {_quoted(each) if isinstance(each, str) else json.dumps(each)}" for each in name])
-    return hashlib.blake2b(start + encoded.encode() + b"]", digest_size=16).hexdigest()
-
-
-_quoted = json.encoder.encode_basestring_ascii
-
-
-def _month(instant: str) -> str:
-    return _first_day(instant[:7])
-
-
-@lru_cache(maxsize=1_000)
-def _first_day(month: str) -> str:
-    return date(int(month[:4]), int(month[5:7]), 1).isoformat()
 
 
 def _text(value: Any) -> str | None:
@@ -156,22 +147,8 @@ def _json(value: Any) -> str:
     try:
         encoded = json_bytes(value)
     except TypeError:  # half a surrogate pair
-        encoded = _NUL
-    return _held(encoded, value)
-
-
-def _bodies(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
-    if isinstance(decisions, Decisions):
-        return [_held(line, each) for line, each in zip(decisions.lines(), decisions, strict=True)]
-    return [_json(each) for each in decisions]
-
-
-def _held(encoded: bytes, value: Any) -> str:
-    """``value``, which ``encoded`` is, as JSON that the database holds."""
-    return (json_bytes(escape_value(value)) if _NUL in encoded or _MARK_BYTES in encoded else encoded).decode()
-
-
-_NUL, _MARK_BYTES = rb"\u0000", MARK.encode()  # as they stand in JSON
+        return json_bytes(escape_value(value)).decode()
+    return held(encoded, value).decode()
 
 
 def _instant(value: Any) -> str:
@@ -200,18 +177,6 @@ def _alerts(delivery: Delivery, now: str, mark: Row) -> Iterator[tuple[Row, Row]
             *mark,
         )
         yield (a["alert_id"],), row
-
-
-def _decisions(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:
-    for d, body in zip(delivery.decisions, _bodies(delivery.decisions), strict=True):
-        row = (
-            *(_name(d["decision_id"]), _text(d.get("kind", "decision")), _text(d["decision"])),
-            *(d["score"], d["policy_version"], d.get("revision", 0)),
-            *(_name(d.get("revises")), _text(d.get("because")), _text(d["stream"]), _name(d["record_id"])),
-            *(_instant(d["event_time"]), d.get("decided_at"), body),
-            *mark,
-        )
-        yield (d["decision_id"],), row
 
 
 def _dead(delivery: Delivery, mark: Row) -> Iterator[tuple[Row, Row]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Self
 
 import psycopg
@@ -17,7 +17,7 @@ from crossline.io.net.deadline import Deadline
 from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, connection_deadline, translated_errors
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
-from crossline.io.postgres.rows import PARTITIONED, TABLES, TableRows, rows_of
+from crossline.io.postgres.rows import PARTITIONED, StoredRows, rows_of
 from crossline.io.postgres.text_escapes import escape
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
@@ -25,6 +25,7 @@ from crossline.settings.postgres import PostgresSettings
 
 ANSWER_S_MAX = 120.0  # that a batch may take at first; a server that is slower gets twice as long the next time
 PREPARE_S_MAX = 3_600.0  # tables of an earlier version may be large
+_IDENTITY_BYTES = 16
 _CLOCK_MS_MAX = 32_503_680_000_000  # in the year 3000
 
 log = get_logger(__name__)
@@ -138,21 +139,16 @@ class PostgresSink:
         return self._connection
 
     def _prepare(self, connection: Connection) -> None:
-        for table, columns in TABLES.items():
-            made = sql.SQL(", ").join(
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(of)) for name, of in columns
-            )
-            query = "CREATE TABLE {} (identity uuid, month date, nth bigint, {}) ON COMMIT DELETE ROWS"
-            connection.execute(sql.SQL(query).format(_incoming(table), made))
         if self._run_id is None:
             run = "INSERT INTO runs (pipeline, started_at) VALUES (%s, %s) RETURNING run_id"
             row = connection.execute(run, (escape(self.pipeline), instant_text(self._clock_ms()))).fetchone()
             self._run_id = int(row[0]) if row is not None else None
         self._partitions.forget()
 
-    def _store(self, connection: Connection, rows: list[TableRows], now_ms: int) -> None:
+    def _store(self, connection: Connection, rows: Sequence[StoredRows], now_ms: int) -> None:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
-        wanted = {(each.table, month) for each in rows if each.table in PARTITIONED for month in each.months}
+        of_months = ((each.table, month) for each in rows if each.table in PARTITIONED for month in set(each.months))
+        wanted = {(table, date.fromisoformat(month)) for table, month in of_months}
         self._partitions.ensure(connection, wanted, today)
         with connection.transaction():
             for each in rows:
@@ -165,24 +161,26 @@ class PostgresSink:
                 connection.close()
 
 
-def _incoming(table: str) -> sql.Identifier:
-    return sql.Identifier("pg_temp", f"incoming_{table}")
+# In the order of the identities: two that deliver the same wait for each other, and not in a ring.
+_TAKE = """WITH fresh AS (INSERT INTO delivered (identity, month)
+    SELECT identity, month FROM unnest(%s::uuid[], %s::date[]) AS given (identity, month) ORDER BY identity
+    ON CONFLICT (identity) DO NOTHING RETURNING identity)
+    SELECT string_agg(uuid_send(identity), ''::bytea) FROM fresh"""
 
 
-def _insert(connection: Connection, given: TableRows) -> None:
-    """Copy the rows into a temporary table, and insert those not delivered yet, in their order."""
-    names = [name for name, _ in TABLES[given.table]]
-    columns = sql.SQL(", ").join(map(sql.Identifier, names))
-    incoming, table = _incoming(given.table), sql.Identifier(given.table)
-    copying = sql.SQL("COPY {} (identity, month, nth, {}) FROM STDIN").format(incoming, columns)
-    with connection.cursor() as cursor:
-        with cursor.copy(copying) as copy:
-            for nth, (identity, (month, row)) in enumerate(given.rows.items()):
-                copy.write_row((identity, month, nth, *row))
-        # In the order of the identities: two that deliver the same wait for each other, and not in a ring.
-        taking = sql.SQL(
-            "WITH fresh AS (INSERT INTO delivered (identity, month) SELECT identity, month FROM {incoming} "
-            "ORDER BY identity ON CONFLICT (identity) DO NOTHING RETURNING identity) "
-            "INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} JOIN fresh USING (identity) ORDER BY nth"
-        )
-        cursor.execute(taking.format(incoming=incoming, table=table, columns=columns))
+def _insert(connection: Connection, given: StoredRows) -> None:
+    """Note the rows as delivered, and copy those that were not so before, in their order."""
+    every, columns = given.identities, sql.SQL(", ").join(map(sql.Identifier, given.columns))
+    with connection.cursor(binary=True) as cursor:
+        cursor.execute(_TAKE, [f"{{{','.join(each)}}}" for each in (every, given.months)])
+        row = cursor.fetchone()
+        fresh: bytes = (row[0] if row is not None else None) or b""
+        if len(fresh) < _IDENTITY_BYTES * len(every):
+            taken = {fresh[at : at + _IDENTITY_BYTES].hex() for at in range(0, len(fresh), _IDENTITY_BYTES)}
+            every = [each for each in every if each in taken]
+        if every:
+            copying = sql.SQL("COPY {} ({}) FROM STDIN{}").format(
+                sql.Identifier(given.table), columns, sql.SQL(given.form)
+            )
+            with cursor.copy(copying) as copy:
+                given.write(copy, every)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.io.postgres.rows import _identity, _identity_start
+from crossline.io.postgres.delivered import identity, identity_start
 
 TEXT = st.text(st.characters())  # half surrogate pairs among them
 NAMES = st.lists(TEXT | st.none() | st.integers(), min_size=1, max_size=6)
@@ -19,4 +19,4 @@ NAMES = st.lists(TEXT | st.none() | st.integers(), min_size=1, max_size=6)
 def test_an_identity_is_a_digest_of_a_json_list(pipeline: str, table: str, name: list[Any]) -> None:
     text = json.dumps([pipeline, table, *name])
     expected = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    assert _identity(_identity_start(pipeline, table), name) == expected
+    assert identity(identity_start(pipeline, table), name) == expected
