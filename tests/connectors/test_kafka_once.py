@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from dev.services.broker import LocalBroker
 from structlog.testing import capture_logs
 
@@ -110,6 +110,48 @@ def test_a_number_that_means_another_batch_now_is_reported(kafka_broker: LocalBr
             one.deliver(batch, [topic], lambda: [outgoing(topic, "b")])
     one.drop()
     assert named(kafka_broker, topic) == ["a"]
+
+
+def test_a_message_that_fails_without_a_report_keeps_its_transaction_from_being_committed(
+    kafka_broker: LocalBroker, kafka_topic: Topic
+) -> None:
+    """What the quick way rests on: the client says so at the commit, or before."""
+    small, topic = kafka_topic(1, config={"max.message.bytes": "100"}), kafka_topic(1)
+    one = post(kafka_broker, str(uuid.uuid4()))
+    one._begin()
+    producer, group = one._clients()
+    batch = [outgoing(topic, "a"), outgoing(small, "s", 900), outgoing(topic, "b")]
+    with pytest.raises(KafkaException) as caught:
+        one._tried(producer, group, (0, 1_000), [topic, small], lambda: batch, {}, reported=False)
+    assert caught.value.args[0].txn_requires_abort()
+    producer.abort_transaction(WAIT_S)
+    give(one, 0, [outgoing(topic, "c")])
+    one.drop()
+    assert (named(kafka_broker, topic), named(kafka_broker, small)) == (["c"], [])
+
+
+def test_only_what_was_refused_is_asked_about(
+    kafka_broker: LocalBroker, kafka_topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, asked = kafka_topic(1, config={"max.message.bytes": "2000"}), list[bool]()
+    one = post(kafka_broker, str(uuid.uuid4()))
+    produce = one._produce
+
+    def noted(*given: Any, reported: bool) -> None:
+        asked.append(reported)
+        produce(*given, reported=reported)
+
+    monkeypatch.setattr(one, "_produce", noted)
+    give(one, 0, [outgoing(topic, "a"), outgoing(topic, "b")])
+    assert asked == [False, False]
+    with capture_logs():
+        give(one, 1, [outgoing(topic, "c"), outgoing(topic, "d", 4_000)])
+    assert True in asked
+    asked.clear()
+    give(one, 2, [outgoing(topic, "e")])
+    assert asked == [True], "a topic that takes less than the client puts into one request"
+    one.drop()
+    assert named(kafka_broker, topic) == ["a", "b", "c", "d", "e"]
 
 
 def test_a_topic_that_takes_nothing_keeps_nothing_from_the_others(

@@ -115,6 +115,35 @@ def test_batches_do_not_wait_and_come_in_order(shaky: Shaky, sink: OutboxSink) -
     assert waiting_in(sink.folder) == 0
 
 
+@pytest.mark.parametrize("held_max", [0, 1_500, 1 << 20])
+def test_what_was_just_stored_is_not_read_again(
+    shaky: Shaky, sink: OutboxSink, monkeypatch: pytest.MonkeyPatch, held_max: int
+) -> None:
+    """Up to a bound; beyond it, what comes from the disk is the same."""
+    monkeypatch.setattr(module, "HELD_BYTES_MAX", held_max)
+    read: list[str] = []
+
+    def decoded(raw: bytes, where: str) -> Delivery:
+        read.append(where)
+        return decode_delivery(raw, where)
+
+    monkeypatch.setattr(module, "decode_delivery", decoded)
+    given = [delivery(number, str(number)) for number in range(6)]
+    size = len(encode_delivery(given[0]))
+    with capture_logs():
+        for each in given:
+            sink.deliver(each)
+        assert shaky.asked.wait(WAIT_S)
+        shaky.up.set()
+        caught_up(sink)
+        for each in given:
+            sink.deliver(each)
+            caught_up(sink)
+    assert shaky.records() == [str(number) for number in [*range(6), *range(6)]]
+    held = min(6, held_max // size)
+    assert len(read) == 6 - held + (0 if held else 6), "what was given makes room"
+
+
 def test_what_a_run_leaves_the_next_one_gives(shaky: Shaky, sink: OutboxSink) -> None:
     with capture_logs():
         sink.deliver(delivery(8, "a"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +19,8 @@ from hypothesis import strategies as st
 
 from crossline.backtest import in_process
 from crossline.backtest.backtest import BacktestSpec
+from crossline.basics.times import format_instant
+from crossline.io.sinks.decisions import Decisions
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
 
@@ -76,6 +80,27 @@ def _reason(body: Body) -> tuple[str, int, str | None, bool]:
     return body["rule_id"], body["rule_version"], body["alert_id"], "standing" in body
 
 
+def with_right_columns(decisions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The decisions, after a look at their columns: they are what the JSON says."""
+    if isinstance(decisions, Decisions):
+        found, bodies = decisions.columns, [json.loads(line) for line in decisions.columns.lines]
+        assert [each.decode() for each in found.ids] == [body["decision_id"] for body in bodies]
+        assert [each.decode() for each in found.record_ids] == [body["record_id"] for body in bodies]
+        assert found.counts() == Counter(body["decision"] for body in bodies)
+        for number, body in enumerate(bodies):
+            head = found.heads[found.head[number]]._asdict()
+            assert head == {"revises": None, "because": None, "sink_topic": None} | {
+                name: body[name] for name in head if name in body
+            }
+            if number in found.values:
+                assert found.values[number] == body
+            else:
+                assert all(each.get("standing") and not each.get("held_by") for each in body["reasons"])
+                assert body["revision"] == 0
+                assert format_instant(int(found.event_ms[number])) == body["event_time"]
+    return list(decisions)
+
+
 def deciding(judged: BacktestSpec, policy: Body, **more: Any) -> BacktestSpec:
     read = load_policy(yaml.safe_dump(policy), "policy.yaml")
     return replace(judged, defaults=DEFAULTS, deciding=Deciding(read, **more))
@@ -116,7 +141,7 @@ def test_decisions_are_what_the_twin_says_and_cuts_do_not_matter(
         paths = split([orjson.dumps(wire_record(record)) + b"\n" for record in made], folder, 1)
         judged = deciding(judged_of(rules, paths, ingest_column=ingest_column), policy, every=every)
         whole, cut = (
-            [each for outcome in outcomes(judged, folder, *each) for each in outcome.decisions]
+            [each for outcome in outcomes(judged, folder, *each) for each in with_right_columns(outcome.decisions)]
             for each in ((1, 1_000_000), spread)
         )
         logged = decided(judged, folder, *spread, lambda source: LoggedJudge(source, folder / "state"))

@@ -17,7 +17,7 @@ class DecisionHead(NamedTuple):
 
     kind: str
     decision: str
-    score: int | float
+    score: int | float | None
     policy_version: int
     revision: int
     revises: str | None
@@ -32,7 +32,7 @@ class DecisionHead(NamedTuple):
         return cls(
             kind=value.get("kind", "decision"),
             decision=value["decision"],
-            score=value["score"],
+            score=value.get("score"),
             policy_version=value["policy_version"],
             revision=value.get("revision", 0),
             revises=value.get("revises"),

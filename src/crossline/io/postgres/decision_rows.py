@@ -88,7 +88,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 def _common(head: DecisionHead) -> Iterator[bytes]:
     """The fields that decisions with one head have in common."""
     yield from (_text(escape(str(each))) for each in (head.kind, head.decision))
-    yield _field(np.array(float(head.score), ">f8").tobytes())
+    yield _f64(head.score)
     yield from (_i64(head.policy_version), _i64(head.revision))
     yield _NULL if head.revises is None else _text(indexed(str(head.revises)))
     yield _NULL if head.because is None else _text(escape(str(head.because)))
@@ -106,6 +106,10 @@ def _text(text: str) -> bytes:
 
 def _i64(value: Any) -> bytes:
     return _field(int(value).to_bytes(8, "big", signed=True))
+
+
+def _f64(value: Any) -> bytes:
+    return _field(np.array(float(value), ">f8").tobytes())
 
 
 def _instant(instant: datetime) -> bytes:
