@@ -304,14 +304,7 @@ class TransactionalProducer:
         reported: bool = True,
     ) -> Refused:
         refused = Refused()
-        wanted, planned = set(topics), str(batch[1])
-        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
-        known = group.consumer_group_metadata()
-
-        def mark() -> None:
-            send = partial(producer.send_offsets_to_transaction, marks, known)
-            self._until_done(lambda wait_s: self._mark(partial(send, wait_s)))
-
+        wanted = set(topics)
         producer.begin_transaction()
         for nth, message in enumerate(messages()):
             if message.topic in wanted:
@@ -324,13 +317,15 @@ class TransactionalProducer:
                 producer.poll(0)
             if refused:
                 break
-        # Without reports a transaction that failed shows by the next call of it alone.
-        self._flush(producer, refused, None if reported else mark)
+        self._flush(producer, refused, reported=reported)
         blamed = [each for each in refused if each[1].code() not in _WITH_IT]
         if blamed:
             self._until_done(producer.abort_transaction)
             return blamed
-        mark()
+        planned = str(batch[1])
+        marks = [TopicPartition(topic, 0, batch[0], metadata=planned) for topic in topics]
+        known = group.consumer_group_metadata()
+        self._until_done(lambda wait_s: self._mark(partial(producer.send_offsets_to_transaction, marks, known, wait_s)))
         self._until_done(producer.commit_transaction)
         self._marks |= dict.fromkeys(topics, (batch[0], planned))
         return []
@@ -350,15 +345,12 @@ class TransactionalProducer:
                 refused.append((message, error))
 
         deadline: KafkaDeadline | None = None
+        report = answered if reported else None
         headers = [(name, text.encode()) for name, text in message.headers.items()]
         while not refused:
             try:
                 producer.produce(
-                    message.topic,
-                    key=message.key,
-                    value=message.value,
-                    headers=headers,
-                    on_delivery=answered if reported else None,
+                    message.topic, key=message.key, value=message.value, headers=headers, on_delivery=report
                 )
             except BufferError:
                 deadline = deadline or KafkaDeadline(self._timeout_ms / 1000, self.stop)
@@ -374,15 +366,12 @@ class TransactionalProducer:
             else:
                 return
 
-    def _flush(self, producer: Producer, refused: Refused, look: Callable[[], None] | None = None) -> None:
-        """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then.
-
-        ``look``: called now and then, to raise where nothing more is sent.
-        """
+    def _flush(self, producer: Producer, refused: Refused, *, reported: bool = True) -> None:
+        """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
         deadline = KafkaDeadline(self._timeout_ms / 1000 + 1, self.stop)
         while (left := producer.flush(_LOOK_S)) and not refused:
-            if look is not None:
-                look()
+            if not reported:
+                _raise_if_failed(producer)
             self._raise_if_disconnected()
             if deadline.expired:
                 text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
@@ -398,3 +387,12 @@ class TransactionalProducer:
         """
         if self._client_errors.disconnected:
             raise SinkError(f"no broker was there for what goes under {self._name}; another client takes its place")
+
+
+def _raise_if_failed(producer: Producer) -> None:
+    """Raise where the transaction under way has failed, which without reports shows by the next call of it alone."""
+    try:
+        producer.begin_transaction()  # asks no broker, and changes nothing: one is under way
+    except KafkaException as error:
+        if error.args[0].txn_requires_abort():
+            raise
