@@ -23,7 +23,6 @@ from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.sink import PostgresSink
 from crossline.io.sinks.base import Delivery, LateRecord, RetryPolicy, deliver_all
 
-from .decision_lines import as_lines
 from .makers import alert, delivery
 from .postgres_kit import opened, place_in, read, rows
 from .test_decisions import decision
@@ -126,43 +125,6 @@ def test_hostile_texts_stop_no_batch_and_no_question(place: DatabaseAddress) -> 
     with read(place) as reader:
         assert [reader.rule_body("\0", name, 1) for name in names] == [{name: name} for name in names]
         assert reader.refused("\0", "\0", ["\0"]) == {("\0", 1)}
-
-
-def test_decisions_as_lines_are_stored_as_their_values_are(
-    postgres_server: LocalPostgres, postgres_schema: str
-) -> None:
-    names = ["t1", "\0", "a\0b", "\\.", "\\N", '"', "\t", "ü", "\uf8fe", "\U0001f600", "x" * 300, "ü" * 600, "%s"]
-    times = [
-        "2026-01-01T00:00:07.120Z",
-        "0001-01-01T00:00:00.000Z",
-        "9999-12-31T23:59:59.999Z",
-        "1969-12-31T23:59:59.999Z",
-    ]
-    given = [
-        decision(name, decision_id=f"d{n}{name}", reasons=[{"message": name}], event_time=times[n % 4], score=n % 3)
-        for n, name in enumerate(names)
-    ]
-    given += [
-        decision("r", decision_id="r", revision=1, revises="d0", because=name, decided_at=None) for name in names[:1]
-    ]
-    given += [decision("t1", decision_id="d0t1", decision="block")]  # a second one under the id of the first
-    found = []
-    for suffix, wrapped in (("v", given), ("l", as_lines(given, [13])), ("m", as_lines(given))):
-        place = place_in(postgres_server, f"{postgres_schema}_{suffix}")
-        with opened(place) as sink:
-            for cut in (wrapped[:3], wrapped) if suffix == "v" else (wrapped, wrapped):
-                sink.deliver(Delivery("p", 0, decisions=cut))
-        columns = "decision_id, kind, decision, score, policy_version, revision, revises, because, stream, record_id"
-        query = (
-            f"SELECT {columns}, event_time::text, decided_at::text, pipeline, body::text FROM decisions ORDER BY seq"  # noqa: S608 - of ours
-        )
-        keys = rows(place, "SELECT identity, month FROM delivered ORDER BY 1")
-        found.append((rows(place, query), keys))
-        with place.connect() as owner:
-            owner.execute(f"DROP SCHEMA {place.schema} CASCADE".encode())
-    assert found[0][0] == found[1][0] == found[2][0]
-    assert len(found[0][0]) == len(names) + 1
-    assert {str(month) for _, month in found[0][1]} >= {"0001-01-01", "9999-12-01", "1969-12-01", "2026-01-01"}
 
 
 def test_what_no_table_holds_ends_the_pipeline_and_leaves_nothing(place: DatabaseAddress) -> None:

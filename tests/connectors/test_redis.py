@@ -20,7 +20,6 @@ from crossline.io.redis.sink import RedisSink
 from crossline.io.sinks.base import Delivery
 from crossline.settings.redis import RedisSettings
 
-from .decision_lines import as_lines
 from .makers import alert, delivery
 from .trickling import trickling
 
@@ -268,32 +267,6 @@ def test_the_newest_decision_on_a_record_stays(made: Callable[..., Seen]) -> Non
     seen.write(decisions=(decision("t1", "review", version=2),))
     assert seen.get("decision", "payments", "t1")["decision"] == "review"
     assert 0 < seen.client.ttl(f"{seen.prefix}:decision:payments:t1") <= 7 * 24 * 3_600
-
-
-@pytest.mark.parametrize("name", ["t1", "a:b", "ü", "%", "\u2028"])
-def test_lines_and_values_have_the_same_keys_and_the_newest_stays(made: Callable[..., Seen], name: str) -> None:
-    of_values, of_lines = made(), made()
-    steps = [
-        [decision(name, "block"), decision("t2", "allow")],
-        [decision(name, "review")],
-        [decision(name, "allow", revision=1)],
-        [decision(name, "step_up")],
-        [decision(name, "review", version=2)],
-        [decision(name, "block", revision=3)],
-    ]
-    for step, newest in zip(steps, ("block", "review", "allow", "allow", "review", "review"), strict=True):
-        of_values.write(decisions=tuple(step))
-        revised = [number for number, each in enumerate(step) if each["revision"]]
-        of_lines.sink.deliver(Delivery("p", 0, decisions=as_lines(step, revised)))
-        kept = [
-            {
-                key.removeprefix(each.prefix): json.loads(each.client.get(key))
-                for key in each.client.keys(f"{each.prefix}:decision:*")
-            }
-            for each in (of_values, of_lines)
-        ]
-        assert kept[0] == kept[1]
-        assert {each["record_id"]: each["decision"] for each in kept[1].values()} == {name: newest, "t2": "allow"}
 
 
 def test_figures_of_rules_and_alerts_by_id(made: Callable[..., Seen]) -> None:
