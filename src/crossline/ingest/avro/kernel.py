@@ -34,7 +34,8 @@ from crossline.ingest.avro.program import (
 from crossline.ingest.decode.cells import EXTRA
 from crossline.ingest.decode.clock import NOT_A_TIME, rfc3339_ms, whole_to_ms
 from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, part
-from crossline.ingest.decode.json_scan import DOUBT, HIGHS, utf8_step
+from crossline.ingest.decode.json_numbers import DOUBT, HIGHS
+from crossline.ingest.decode.json_scan import utf8_step
 from crossline.ingest.decode.record import GOOD, SLOW, VALUE
 
 POWERS = np.array([10.0**power for power in range(POWER_MAX + 1)])

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from crossline.basics.values import F64, I32, I64, U8
 from crossline.ingest.decode.jit import kernel, part
-from crossline.ingest.decode.json_scan import COLON, DOT, MINUS, NINE, PLUS, ZERO
+from crossline.ingest.decode.json_numbers import DOT, MINUS, NINE, PLUS, ZERO
+from crossline.ingest.decode.json_scan import COLON
 
 # Units in the order of their codes: what one of them is in nanoseconds.
 UNIT_CODES = {"ms": 0, "s": 1, "us": 2, "ns": 3}

@@ -16,20 +16,17 @@ from crossline.ingest.decode.arrival import Arrival
 from crossline.ingest.decode.cells import new_cells, settle
 from crossline.ingest.decode.clock import NOT_A_TIME, rfc3339_ms
 from crossline.ingest.decode.jit import kernel, part
-from crossline.ingest.decode.json_scan import (
-    COMMA,
+from crossline.ingest.decode.json_numbers import (
     DOUBT,
     MINUS,
     NINE,
     NUMBER_DOUBT,
     NUMBER_HARD,
     NUMBER_INTEGER,
-    QUOTE,
     ZERO,
     read_number,
-    skip_space,
-    utf8_step,
 )
+from crossline.ingest.decode.json_scan import COMMA, QUOTE, skip_space, utf8_step
 from crossline.ingest.decode.layout import Column, RecordLayout
 from crossline.ingest.decode.reasons import RefusedRecordError
 from crossline.ingest.decode.record import (

@@ -31,16 +31,23 @@ def part(function: F) -> F:
     return function if IN_PYTHON else cast("F", Part(lambda: _part(function), function.__qualname__))
 
 
+def inlined(function: F) -> F:
+    """As ``part``, into each place that calls it: a call, which hands over seven words for an array, costs more."""
+    if IN_PYTHON:
+        return function
+    return cast("F", Part(lambda: _part(function, forceinline=True), function.__qualname__))
+
+
 def _sources() -> bytes:
     return sources_of(*_PACKAGES)
 
 
-def _part(function: Any) -> Any:
+def _part(function: Any, **options: Any) -> Any:
     from numba import njit  # noqa: PLC0415 - loads what takes long, for who compiles
 
     from crossline.basics.kernels.parts import PART  # noqa: PLC0415
 
-    return njit(**_OPTIONS, **PART)(function)
+    return njit(**_OPTIONS, **PART, **options)(function)
 
 
 def _in_python(function: F) -> F:

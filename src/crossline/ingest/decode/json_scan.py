@@ -1,11 +1,9 @@
-"""Kernels that read JSON's parts out of bytes: white space, strings, numbers, and values of undeclared fields.
+"""Kernels that read JSON's parts out of bytes: white space, strings, and values of undeclared fields.
 
 They know one subset of JSON, chosen so that it can be read without a doubt. Everything outside it, broken or merely
 rare, is answered with ``DOUBT``; the line then goes to ``slow_path``, which alone decides what is refused and why. So a
 kernel may doubt what is good, but must never take what ``slow_path`` refuses, nor read another value from it.
 """
-
-# ruff: noqa: PLR0911 - kernels are flat: many plain arguments, and a way out at each doubt
 
 from __future__ import annotations
 
@@ -14,9 +12,19 @@ from typing import Any
 import numpy as np
 
 from crossline.basics.values import I64, U8
-from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, lowest_bit, part
+from crossline.ingest.decode.jit import WORD_BYTES, byte_at, eight_bytes, inlined, lowest_bit, part
+from crossline.ingest.decode.json_numbers import (
+    DOUBT,
+    HIGHS,
+    LOWER_E,
+    MINUS,
+    NINE,
+    NUMBER_DOUBT,
+    ONES,
+    ZERO,
+    read_number,
+)
 
-DOUBT = -1
 DEPTH_MAX = 64
 UNKNOWN_KEYS_MAX = 512
 
@@ -28,21 +36,9 @@ HASHES = OPEN + DEPTH_MAX + 1
 SLOTS = 2 * UNKNOWN_KEYS_MAX
 NOTES_SIZE = HASHES + 2 * SLOTS
 
-QUOTE, BACKSLASH, COMMA, COLON, MINUS, PLUS, DOT = 34, 92, 44, 58, 45, 43, 46
-ZERO, NINE = 48, 57
+SPACE, QUOTE, COMMA, COLON, BACKSLASH = 32, 34, 44, 58, 92
 BRACE, BRACE_END, BRACKET, BRACKET_END = 123, 125, 91, 93
-UPPER_E, LOWER_E, LOWER_F, LOWER_N, LOWER_T, LOWER_U = 69, 101, 102, 110, 116, 117
-
-# Digits that fit in a double without rounding, and powers of ten that are themselves exact doubles: with both, one
-# multiplication or division rounds once, which is the correctly rounded value.
-MANTISSA_EXACT = 1 << 53
-POWER_EXACT = 22
-POWERS = np.array([10.0**power for power in range(POWER_EXACT + 1)])
-DIGITS_MAX = 18
-# Beyond it a value may overflow or lose digits near zero.
-EXPONENT_SAFE = 280
-
-NUMBER_DOUBT, NUMBER_INTEGER, NUMBER_EXACT, NUMBER_HARD = -1, 0, 1, 2
+LOWER_F, LOWER_N, LOWER_T, LOWER_U = 102, 110, 116, 117
 
 
 def byte_classes() -> U8:
@@ -58,13 +54,12 @@ def byte_classes() -> U8:
 CLASSES = byte_classes()
 
 
-# Eight bytes at a time: one, a quote, a backslash, the first byte that is no control, and the highest bit of each.
-ONES = np.uint64(0x0101010101010101)
+# Eight bytes at a time: a quote, a backslash, the first byte that is no control.
 QUOTES, BACKSLASHES = ONES * np.uint64(QUOTE), ONES * np.uint64(BACKSLASH)
-SPACES, HIGHS = ONES * np.uint64(32), ONES * np.uint64(128)
+SPACES = ONES * np.uint64(SPACE)
 
 
-@part
+@inlined
 def unlike_plain(word: Any) -> Any:
     """The highest bit of the first of eight bytes that is not plain (see ``byte_classes``), and perhaps later ones.
 
@@ -73,10 +68,13 @@ def unlike_plain(word: Any) -> Any:
     return ((word - SPACES) | ((word ^ QUOTES) - ONES) | ((word ^ BACKSLASHES) - ONES) | word) & HIGHS
 
 
-@part
+@inlined
 def skip_space(buf: U8, p: int, end: int) -> int:
     """The first place from ``p`` that is not JSON white space, or ``end``."""
-    while p < end and (byte_at(buf, p) == 32 or byte_at(buf, p) == 9 or byte_at(buf, p) == 13 or byte_at(buf, p) == 10):
+    while p < end:
+        b = byte_at(buf, p)
+        if b > SPACE or (b not in (SPACE, 9, 13, 10)):  # nearly always the first says it
+            return p
         p += 1
     return p
 
@@ -142,6 +140,20 @@ def escape_step(buf: U8, p: int, end: int) -> int:
     return p + 12 if 0xDC00 <= low <= 0xDFFF else DOUBT
 
 
+@inlined
+def string_end(buf: U8, p: int, end: int) -> tuple[int, bool]:
+    """``skip_string``, which is only called where something else than a plain character comes before the end."""
+    while p + WORD_BYTES <= end:
+        unlike = unlike_plain(eight_bytes(buf, p))
+        if unlike != 0:
+            p += lowest_bit(unlike) >> 3
+            if byte_at(buf, p) == QUOTE:
+                return p, False
+            break
+        p += WORD_BYTES
+    return skip_string(buf, p, end)
+
+
 @part
 def skip_string(buf: U8, p: int, end: int) -> tuple[int, bool]:
     """The place of the quote that ends the string whose text starts at ``p``, and whether it has escapes; or DOUBT."""
@@ -168,68 +180,6 @@ def skip_string(buf: U8, p: int, end: int) -> tuple[int, bool]:
         if p < 0:
             return DOUBT, escaped
     return DOUBT, escaped
-
-
-@part
-def read_number(buf: U8, p: int, end: int) -> tuple[int, int, int, float]:
-    """(past it, what it is, its integer, its double) of the number at ``p``.
-
-    NUMBER_INTEGER has both values; NUMBER_EXACT has the correctly rounded double; NUMBER_HARD is a good number whose
-    double takes more care than this; NUMBER_DOUBT is anything else.
-    """
-    negative = byte_at(buf, p) == MINUS
-    if negative:
-        p += 1
-    first = p
-    mantissa: Any = 0
-    while p < end and ZERO <= byte_at(buf, p) <= NINE:
-        mantissa = mantissa * 10 + (np.int64(byte_at(buf, p)) - ZERO)
-        p += 1
-    digits = p - first
-    if digits == 0 or (digits > 1 and byte_at(buf, first) == ZERO) or digits > DIGITS_MAX:
-        return p, NUMBER_DOUBT, 0, 0.0
-    if p >= end or (byte_at(buf, p) != DOT and byte_at(buf, p) != LOWER_E and byte_at(buf, p) != UPPER_E):
-        value = -mantissa if negative else mantissa
-        return p, NUMBER_INTEGER, value, float(value)
-    power = 0
-    if byte_at(buf, p) == DOT:
-        p += 1
-        point = p
-        while p < end and ZERO <= byte_at(buf, p) <= NINE:
-            mantissa = mantissa * 10 + (np.int64(byte_at(buf, p)) - ZERO)
-            p += 1
-        power = point - p
-        digits -= power
-        if power == 0:
-            return p, NUMBER_DOUBT, 0, 0.0
-    if p < end and (byte_at(buf, p) == LOWER_E or byte_at(buf, p) == UPPER_E):
-        p, exponent = read_exponent(buf, p + 1, end)
-        if p < 0:
-            return p, NUMBER_DOUBT, 0, 0.0
-        power += exponent
-    if abs(power) > EXPONENT_SAFE or digits > EXPONENT_SAFE:
-        return p, NUMBER_DOUBT, 0, 0.0
-    if digits > DIGITS_MAX or mantissa > MANTISSA_EXACT or abs(power) > POWER_EXACT:
-        return p, NUMBER_HARD, 0, 0.0
-    real = float(mantissa)
-    real = real * POWERS[power] if power >= 0 else real / POWERS[-power]
-    return p, NUMBER_EXACT, 0, -real if negative else real
-
-
-@part
-def read_exponent(buf: U8, p: int, end: int) -> tuple[int, int]:
-    """(past it, its value) of the exponent whose sign or first digit is at ``p``; (DOUBT, 0) where there is none."""
-    negative = p < end and byte_at(buf, p) == MINUS
-    if p < end and (byte_at(buf, p) == MINUS or byte_at(buf, p) == PLUS):
-        p += 1
-    first = p
-    value: Any = 0
-    while p < end and ZERO <= byte_at(buf, p) <= NINE:
-        value = min(value * 10 + (np.int64(byte_at(buf, p)) - ZERO), 100_000)
-        p += 1
-    if p == first:
-        return DOUBT, 0
-    return p, -value if negative else value
 
 
 @part

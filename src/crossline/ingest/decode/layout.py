@@ -22,6 +22,8 @@ from crossline.ingest.decode.record import (
     INNER,
     INTEGER,
     KEY_AT,
+    KEY_END,
+    KEY_END_BYTES,
     KEY_SIZE,
     KIND,
     LIST,
@@ -47,7 +49,7 @@ ARROW_TYPES = {
     "timestamp": pa.int64(),
 }
 NEEDS_ESCAPE = re.compile(r'["\\\x00-\x1f]')
-NEVER = 2**31 - 1
+NEVER = 2**31 - 1 - KEY_END_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,6 @@ def _tree(columns: tuple[Column, ...]) -> tuple[I32, U8, int]:
                 column = columns[target]
                 required = int(not column.spec.optional)
                 tree[child, [COLUMN, KIND, UNIT, REQUIRED]] = target, column.kind, column.unit, required
-            keys += raw
+            keys += raw + KEY_END
             child += 1
     return tree, np.frombuffer(keys + bytes(WORD_BYTES), np.uint8), root

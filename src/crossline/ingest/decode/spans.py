@@ -14,8 +14,8 @@ from crossline.basics.errors import UsageError
 from crossline.basics.values import I64, U8, Columns, Records
 from crossline.ingest.decode.arrival import Arrival
 from crossline.ingest.decode.cells import Cells, column_array
-from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit
-from crossline.ingest.decode.json_scan import HIGHS, ONES
+from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit, part
+from crossline.ingest.decode.json_numbers import HIGHS, ONES
 from crossline.ingest.decode.layout import RecordLayout, Role
 from crossline.ingest.decode.reasons import RefusedRecordError
 from crossline.ingest.decode.record import DEAD, GOOD, SLOW
@@ -28,6 +28,8 @@ BOM = b"\xef\xbb\xbf"
 NEWLINE = 10
 NEWLINES = ONES * np.uint64(NEWLINE)
 BELOW_HIGHS = ~HIGHS
+BLOCK_BYTES = 8 * WORD_BYTES  # that are looked through for any newline at once
+SHORT_LINE_BYTES = 64  # lines are mostly longer, and room for them is made for these
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +68,52 @@ def as_bytes(data: bytes | pa.Buffer | None) -> U8:
 
 
 @kernel
-def count_newlines(buf: U8) -> int:
-    """How many there are."""
-    count = 0
-    for place in range(len(buf)):
-        count += buf[place] == NEWLINE
-    return count
-
-
-@kernel
-def find_newlines(buf: U8, places: I64) -> None:
-    """Where they are, the first ones first."""
+def find_newlines(buf: U8, places: I64) -> int:
+    """How many there are; where the first ones are, as many as ``places`` holds."""
     found = 0
     place: Any = 0
-    while place + WORD_BYTES <= len(buf):
+    while place + BLOCK_BYTES <= len(buf):
+        like = np.uint64(0)
+        for k in range(0, BLOCK_BYTES, WORD_BYTES):
+            unlike = eight_bytes(buf, place + k) ^ NEWLINES
+            like |= (unlike - ONES) & ~unlike
+        if like & HIGHS != 0:
+            found = note_newlines(buf, place, place + BLOCK_BYTES, places, found)
+        place += BLOCK_BYTES
+    return note_newlines(buf, place, len(buf), places, found)
+
+
+@part
+def note_newlines(buf: U8, place: int, end: int, places: I64, found: int) -> int:
+    """Note the newlines in [place, end); how many were found with these."""
+    while place + WORD_BYTES <= end:
         unlike = eight_bytes(buf, place) ^ NEWLINES
         # The highest bit of each byte that is zero, and of no other: a sum of two that are below it carries nothing.
         like = ~(((unlike & BELOW_HIGHS) + BELOW_HIGHS) | unlike | BELOW_HIGHS)
         while like != 0:
-            places[found] = place + (lowest_bit(like) >> 3)
+            if found < len(places):
+                places[found] = place + (lowest_bit(like) >> 3)
             found += 1
             like &= like - np.uint64(1)
         place += WORD_BYTES
-    while place < len(buf):
+    while place < end:
         if buf[place] == NEWLINE:
-            places[found] = place
+            if found < len(places):
+                places[found] = place
             found += 1
         place += 1
+    return found
+
+
+def newlines_of(buf: U8) -> I64:
+    """Where they are, in an array that has room for one more."""
+    room = len(buf) // SHORT_LINE_BYTES + 2
+    while True:
+        places = np.empty(room, np.int64)
+        count = find_newlines(buf, places[:-1])
+        if count < room:
+            return places[: count + 1]
+        room = count + 1
 
 
 def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Span:
@@ -102,9 +123,11 @@ def find_lines(chunk: bytes | pa.Buffer, partition: str, base_offset: int) -> Sp
         raise UsageError(
             f"a chunk of {len(buf)} bytes of {partition}: expected less than 2 GiB; read it in smaller chunks"
         )
-    lines = count_newlines(buf) + int(len(buf) > 0 and buf[-1] != NEWLINE)
-    ends = np.full(lines, len(buf), np.int64)  # that of a last line without a newline
-    find_newlines(buf, ends)
+    ends = newlines_of(buf)
+    if len(buf) > 0 and buf[-1] != NEWLINE:
+        ends[-1] = len(buf)  # that of a last line without a newline
+    else:
+        ends = ends[:-1]
     starts = np.zeros(len(ends), np.int64)
     starts[1:] = ends[:-1] + 1
     offsets = starts + base_offset
@@ -177,12 +200,17 @@ def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None
     names = tuple(column.name for column in layout.columns)
     fields = Columns(names, lambda number: column_array(cells, number, rows))
     ingest = ingest_ms if cells.ingest_ms is None else cells.ingest_ms
+    every = len(rows) == len(cells.status)
+
+    def of_good(array: I64) -> I64:
+        return array if every else array[rows]
+
     return Records(
         stream=layout.stream,
         partition=partition,
         ids=no_ids(len(rows)) if layout.id_column is None else fields[names[layout.id_column]].cast(pa.string()),
-        event_ms=cells.event_ms[rows],
-        ingest_ms=None if ingest is None else ingest[rows],
-        offsets=offsets[rows],
+        event_ms=of_good(cells.event_ms),
+        ingest_ms=None if ingest is None else of_good(ingest),
+        offsets=of_good(offsets),
         fields=fields,
     )
