@@ -7,8 +7,10 @@ written by one run reads in the next.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +21,14 @@ import xxhash
 from crossline.basics.fields import KeyValue
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.values import I32, I64, U8, Records
+from crossline.ingest.decode.pairs import beside_texts_max, number_pairs, write_pairs
 from crossline.state.memory.hashing import xxh64_many
 
 U64 = npt.NDArray[np.uint64]
 _NUMBER_MAX = 2**62
+_BYTES_MAX = 2**31 - 1
+_ODD = np.uint64(secrets.randbits(64) | 1)
+Array = TypeVar("Array", bound=npt.NDArray[Any])
 FEW = 32  # rows
 
 
@@ -63,18 +69,64 @@ def _are_few(columns: Sequence[pa.Array]) -> bool:
 
 
 def _keys_of_encoded(encoded: Sequence[pa.DictionaryArray], *, plain: bool) -> KeyColumn:
-    codes = [e.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for e in encoded]
+    codes = [_codes(each) for each in encoded]
     if len(encoded) == 1:
         values = encoded[0].dictionary
         text = values if plain else _measured(values)
-        return _hashed(codes[0].astype(np.int32), text.cast(pa.binary()))
+        return _hashed(codes[0], text.cast(pa.binary()))
+    if len(encoded) == 2:
+        return _pairs(codes, encoded)
     missing = np.logical_or.reduce([code < 0 for code in codes])
-    pairs = pa.array(_combined(codes, encoded), mask=missing).dictionary_encode()
+    pairs = pa.array(_combined([code.astype(np.int64) for code in codes], encoded), mask=missing).dictionary_encode()
     rows = pairs.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     some_row = np.empty(len(pairs.dictionary), np.int64)  # of each key: they are all alike
     some_row[rows[~missing]] = np.flatnonzero(~missing)
     parts = [_measured(e.dictionary).take(pa.array(code[some_row])) for code, e in zip(codes, encoded, strict=True)]
     return _hashed(rows, pc.binary_join_element_wise(*parts, ",").cast(pa.binary()))
+
+
+def _codes(encoded: pa.DictionaryArray) -> I32:
+    """The codes of rows, -1 where there is none."""
+    indices = encoded.indices
+    codes = (indices.fill_null(-1) if indices.null_count else indices).to_numpy(zero_copy_only=False)
+    return _read_only(np.ascontiguousarray(codes, np.int32))
+
+
+def _pairs(codes: Sequence[I32], encoded: Sequence[pa.DictionaryArray]) -> KeyColumn:
+    """Keys of two fields, by kernels: nearly each record may have one of its own."""
+    first, second = codes
+    bits = (2 * len(first) + 1).bit_length()
+    rows, some_row = np.empty(len(first), np.int32), np.empty(len(first), np.int64)
+    count = number_pairs(first, second, _ODD, bits, np.zeros(1 << bits, np.int32), rows, some_row)
+    some_row = some_row[:count]
+    (data, bounds), (others, other_bounds) = map(_texts_of, encoded)
+    sizes, other_sizes = np.diff(bounds), np.diff(other_bounds)
+    room = int(sizes[first[some_row]].sum() + other_sizes[second[some_row]].sum())
+    room += count * beside_texts_max(int(sizes.max(initial=0)), int(other_sizes.max(initial=0)))
+    if room > _BYTES_MAX:
+        raise OverflowError(f"keys of {room} bytes in one chunk: expected less than 2 GiB; read smaller chunks")
+    out, offsets = np.empty(room, np.uint8), np.empty(count + 1, np.int32)
+    size = write_pairs(first, second, some_row, data, bounds, others, other_bounds, out, offsets)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out[:size])]
+    return _hashed(rows, pa.Array.from_buffers(pa.binary(), count, buffers))
+
+
+def _texts_of(encoded: pa.DictionaryArray) -> tuple[U8, I64]:
+    """The values of a field as texts: bytes and offsets."""
+    data, bounds = bytes_of(encoded.dictionary.cast(pa.string()))
+    return _read_only(data), _read_only(bounds)
+
+
+def warm_pairs() -> None:
+    """Load or compile the kernels for keys of two fields."""
+    column = pa.array(["a"]).dictionary_encode()
+    _keys_of_encoded([column, column], plain=False)
+
+
+def _read_only(array: Array) -> Array:
+    """So that kernels are compiled for one kind of it alone."""
+    array.flags.writeable = False
+    return array
 
 
 def _keys_of_few(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:

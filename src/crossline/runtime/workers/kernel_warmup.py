@@ -22,6 +22,7 @@ from crossline.ingest.avro.records import decode_avro
 from crossline.ingest.avro.schema import read_schema
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.ingest.decode.clock import UNIT_CODES, real_to_ms, rfc3339_ms, whole_to_ms
+from crossline.ingest.route.keys import warm_pairs
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
@@ -70,9 +71,17 @@ class WarmupPlan(TypedDict, total=False):
     in_order: bool
     retraction: bool
     windows: bool
+    pairs: bool
 
 
-ALL: WarmupPlan = {"panes": True, "patterns": True, "formats": True, "in_order": True, "retraction": True}
+ALL: WarmupPlan = {
+    "panes": True,
+    "patterns": True,
+    "formats": True,
+    "in_order": True,
+    "retraction": True,
+    "pairs": True,
+}
 # What two processes compile beside each other in half the time: about as much each, in folders of its own.
 HALVES: dict[str, WarmupPlan] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
 
@@ -90,6 +99,7 @@ def warm(
     in_order: bool = False,
     retraction: bool = False,
     windows: bool = True,
+    pairs: bool = False,
     on_step: OnStep | None = None,
 ) -> float:
     """Run the kernels on a handful of records; the seconds it took.
@@ -97,8 +107,8 @@ def warm(
     That is half a minute when nothing is cached, else a second. ``panes``, ``patterns``: these kernels too, which take
     as long again; where no rule has a resolution, is a sequence or an absence, they are not needed. ``formats``: all
     that records may come in, not JSON lines alone. ``in_order``: what a batch is judged by whose records come far out
-    of order. ``retraction``: what late records change of a key with many. ``windows``: what every pipeline needs;
-    without it, only what is named.
+    of order. ``retraction``: what late records change of a key with many. ``pairs``: keys of two fields. ``windows``:
+    what every pipeline needs; without it, only what is named.
 
     ``on_step`` is called before each step, also where all is cached; ``on_compiling`` is called when it compiles (see
     ``runtime/machine/compile_lock.py``).
@@ -109,6 +119,7 @@ def warm(
         ("sequences and absences", warm_patterns, patterns),
         ("late records of large keys", warm_retraction, retraction),
         ("formats", _decode_all, formats),
+        ("keys of two fields", warm_pairs, pairs),
         ("windows", warm_windows, windows),
         ("a batch", _judge_some, windows),
         ("records out of order", warm_in_order, in_order),
@@ -139,6 +150,7 @@ def wanted_by(plans: Iterable[StreamPlan]) -> WarmupPlan:
     """What ``plans`` are judged by, besides windows, which all are."""
     state_stores = [each.state_store for plan in plans for each in plan.state_stores]
     return {
+        "pairs": any(len(fields) == 2 for state_store in state_stores for fields in state_store.namings),
         "panes": any(state_store.resolution_ms for state_store in state_stores),
         "patterns": any(state_store.ordered or state_store.waits for state_store in state_stores),
         "retraction": any(state_store.reevaluate for state_store in state_stores),
