@@ -20,11 +20,16 @@ _LENGTH = struct.Struct("<Q")
 
 def pack(parts: Iterable[Part]) -> bytes:
     """One blob of the ``parts``, each a wire blob behind its length."""
+    return b"".join(pieces_of(parts))
+
+
+def pieces_of(parts: Iterable[Part]) -> list[bytes | memoryview]:
+    """The bytes of ``pack`` in pieces, for who joins them with others; they are views of the parts' arrays."""
     out: list[bytes | memoryview] = []
     for part in parts:
         pieces = wire.encoded_pieces(part.meta, part.arrays)
         out += (_LENGTH.pack(sum(map(len, pieces))), *pieces)
-    return b"".join(out)
+    return out
 
 
 def unpack(blob: bytes | memoryview, where: str) -> Iterator[WirePart]:

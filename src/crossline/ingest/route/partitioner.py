@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from crossline.basics.conditions.lists import Lists
 from crossline.basics.conditions.mask_program import Turns
-from crossline.basics.values import I64, U8, Records
+from crossline.basics.values import I32, I64, U8, Records
 from crossline.basics.wire import Arrays
 from crossline.ingest.route.clocks import clock_times
 from crossline.ingest.route.facts import facts_of, valid_name
@@ -30,6 +30,7 @@ from crossline.plan.state_stores import RETIRED, FilterSpec, StateStore
 from crossline.programs.kinds import ColumnKind
 
 BoolMask = npt.NDArray[np.bool_]
+FEW_SHARDS = 8  # each takes 1 ns a row; to sort them takes 10
 Column = Any  # n numbers, or n texts as an Arrow dictionary array
 
 
@@ -150,7 +151,7 @@ def _store_parts(
     turns = _entry_turns(state_store, records, holds.turns, entering)
     wanted = keys.rows >= 0
     if not accounting_store or plan.met is not None:
-        enters: BoolMask = np.asarray(entering.bits.any(axis=1))
+        enters = _any_bit(entering.bits)
         enters[turns.rows] = True
         wanted &= enters
     facts = facts_of(store_plan.facts, records)
@@ -164,7 +165,7 @@ def _store_parts(
     shard_of_key = (keys.hashes % np.uint64(shards)).astype(np.int32)
     rows = np.flatnonzero(wanted)
     shard_of_row = shard_of_key[keys.rows[rows]]
-    order = np.argsort(shard_of_row, kind="stable") if shards > 1 else slice(None)
+    order = _by_shard(shard_of_row, shards)
     rows = rows[order]
     ends = np.cumsum(np.bincount(shard_of_row, minlength=shards))
     parts = []
@@ -188,6 +189,23 @@ def _store_parts(
     return parts
 
 
+def _by_shard(shard_of_row: I32, shards: int) -> I64 | slice:
+    """The order of rows by shard; those of a shard stay in theirs. Where shards are few, each is looked for."""
+    if shards == 1:
+        return slice(None)
+    if shards <= FEW_SHARDS:
+        return np.concatenate([np.flatnonzero(shard_of_row == shard) for shard in range(shards)])
+    return np.argsort(shard_of_row, kind="stable")
+
+
+def _any_bit(bits: U8) -> BoolMask:
+    """Where a row has any bit: of the mostly few bytes of a row, one after the other."""
+    found: BoolMask = np.zeros(len(bits), np.bool_)
+    for number in range(bits.shape[1]):
+        found |= bits[:, number] != 0
+    return found
+
+
 def _slice(
     keys: KeyColumn,
     my_keys: BoolMask,
@@ -200,7 +218,7 @@ def _slice(
 ) -> Arrays:
     """The rows ``mine``, which are of the records ``of``."""
     local = np.cumsum(my_keys, dtype=np.int32) - np.int32(1)
-    key_bytes, key_offsets = bytes_of(keys.values if my_keys.all() else keys.values.filter(pa.array(my_keys)))
+    key_bytes, key_offsets = bytes_of(keys.values if my_keys.all() else keys.values.take(np.flatnonzero(my_keys)))
     every = len(of) == len(records) and bool((of == np.arange(len(of))).all())
     id_bytes, id_offsets = bytes_of(records.ids if every else records.ids.take(pa.array(of)))
     arrays: Arrays = {
@@ -213,7 +231,7 @@ def _slice(
         "key_hash": keys.hashes[my_keys],
         "id_bytes": id_bytes,
         "id_offsets": id_offsets,
-        "bits": bits[mine],
+        "bits": bits.take(mine, axis=0),
     }
     for number, column in enumerate(columns):
         if isinstance(column, pa.DictionaryArray):
@@ -235,13 +253,13 @@ def _texts(number: int, column: pa.DictionaryArray, mine: I64) -> Arrays:
 
 def _entry_bits(state_store: StateStore, records: Records, masks: dict[str, BoolMask]) -> U8:
     """One bit per entry, lateness left open: uint8[n, bytes], bit e of a row at byte e // 8."""
-    count = len(records)
-    flags = np.empty((count, len(state_store.filters)), dtype=np.bool_)
+    bits = np.zeros((len(records), -(-len(state_store.filters) // 8)), np.uint8)
     for number, entry in enumerate(state_store.filters):
-        flags[:, number] = filter_mask(entry, masks)
-        if entry.column is not None:
-            flags[:, number] &= records.fields[entry.column].is_valid().to_numpy(zero_copy_only=False)
-    return np.packbits(flags, axis=1, bitorder="little")
+        holds = filter_mask(entry, masks)
+        if entry.column is not None and records.fields[entry.column].null_count:
+            holds = holds & records.fields[entry.column].is_valid().to_numpy(zero_copy_only=False)
+        bits[:, number // 8] |= np.asarray(holds).view(np.uint8) << np.uint8(number % 8)
+    return bits
 
 
 @dataclass(frozen=True, slots=True)

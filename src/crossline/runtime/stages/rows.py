@@ -20,24 +20,29 @@ _BYTES_MAX = 2**31 - 1
 _ROWS = pa.schema([("stage", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])
 
 
-def rows_of(rows: Sequence[tuple[int, int, str, bytes | memoryview]]) -> pa.RecordBatch:
+Body = bytes | memoryview | list[bytes | memoryview]  # a list: pieces that stand one behind the other
+
+
+def rows_of(rows: Sequence[tuple[int, int, str, Body]]) -> pa.RecordBatch:
     """Rows (stage, shard, kind, body) of ``_ROWS``."""
     *others, bodies = zip(*rows, strict=True) if rows else ((), (), (), ())
     arrays = [pa.array(list(column), each.type) for column, each in zip(others, _ROWS, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, _joined(bodies)], schema=_ROWS)
 
 
-def _joined(bodies: Sequence[bytes | memoryview]) -> pa.Array:
+def _joined(bodies: Sequence[Body]) -> pa.Array:
     """Bodies as a binary array: megabytes, which are copied once, where Arrow's own way makes room twice and more.
 
     Raises:
         OverflowError: 2 GiB or more, which no such array holds.
     """
+    pieces = [body if isinstance(body, list) else [body] for body in bodies]
     offsets = np.zeros(len(bodies) + 1, np.int64)
-    np.cumsum([len(body) for body in bodies], out=offsets[1:])
+    np.cumsum([sum(map(len, body)) for body in pieces], out=offsets[1:])
     if offsets[-1] > _BYTES_MAX:
         raise OverflowError(f"rows of {offsets[-1]} bytes: expected less than 2 GiB; read smaller batches")
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(bodies))]
+    whole = b"".join(piece for body in pieces for piece in body)
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(whole)]
     return pa.Array.from_buffers(pa.binary(), len(bodies), buffers)
 
 

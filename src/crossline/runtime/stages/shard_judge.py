@@ -136,10 +136,15 @@ def result_rows(snapshot: PlanSnapshot, depth: int, shard: int, output: ShardOut
 
 def part_rows(parts: Iterable[tuple[int, Part]]) -> StageRows:
     """Rows of ``parts``, each for the stage of its depth: one for each shard there."""
-    by_shard: dict[tuple[int, int], list[Part]] = {}
+    return [(depth, shard, "parts", pack(mine)) for (depth, shard), mine in by_shard(parts).items()]
+
+
+def by_shard(parts: Iterable[tuple[int, Part]]) -> dict[tuple[int, int], list[Part]]:
+    """Parts by the stage of their depth, and by shard."""
+    found: dict[tuple[int, int], list[Part]] = {}
     for depth, part in parts:
-        by_shard.setdefault((depth, part.shard), []).append(part)
-    return [(depth, shard, "parts", pack(mine)) for (depth, shard), mine in by_shard.items()]
+        found.setdefault((depth, part.shard), []).append(part)
+    return found
 
 
 def outcome_rows(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Rows:

@@ -19,14 +19,14 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
 from crossline.ingest.enrich.headers import with_headers
 from crossline.ingest.enrich.join import joined
-from crossline.ingest.route.part_codec import dead_to_json
+from crossline.ingest.route.part_codec import dead_to_json, pieces_of
 from crossline.ingest.route.partitioner import Chunk, Part
 from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.sources.intake import Intake
-from crossline.runtime.stages.rows import OUT, ArrowBatches, costs_row, rows_of
-from crossline.runtime.stages.shard_judge import part_rows
+from crossline.runtime.stages.rows import OUT, ArrowBatches, Body, costs_row, rows_of
+from crossline.runtime.stages.shard_judge import by_shard
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
 
@@ -92,6 +92,7 @@ class TakeIn:
                 watch.lap("route")
                 packed = _packed(parts, decoded.dead)
                 watch.lap("pack")
+                del decoded, parts  # megabytes that the next chunk is read into, rather than into pages of its own
                 yield packed
                 watch.start()
         yield rows_of([(OUT, 0, "spent", watch.to_json()), costs_row(meter)])
@@ -135,7 +136,9 @@ class JudgeShards:
 
 
 def _packed(parts: list[tuple[int, Part]], dead: list[DeadLetter]) -> pa.RecordBatch:
-    rows = part_rows(parts)
+    rows: list[tuple[int, int, str, Body]] = [
+        (depth, shard, "parts", pieces_of(mine)) for (depth, shard), mine in by_shard(parts).items()
+    ]
     return rows_of([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows)
 
 

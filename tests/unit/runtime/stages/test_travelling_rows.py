@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from crossline.runtime.stages import rows
@@ -11,6 +12,12 @@ ROWS = [(1, 0, "parts", b"abc"), (2, 7, "parts", memoryview(b"")), (OUT, 0, "spe
 def test_rows_come_back_as_they_were_given() -> None:
     found = rows_of(ROWS).to_pydict()
     assert list(zip(*found.values(), strict=True)) == [(*others, bytes(body)) for *others, body in ROWS]
+
+
+def test_a_body_in_pieces_is_the_body() -> None:
+    pieces = [b"ab", memoryview(b"cd"), b"", memoryview(np.arange(3, dtype=np.uint8))]
+    rows = rows_of([(1, 0, "parts", pieces), (1, 1, "parts", b"e"), (1, 2, "parts", [])])
+    assert rows.column(3).to_pylist() == [b"abcd\0\1\2", b"e", b""]
 
 
 def test_no_rows() -> None:
