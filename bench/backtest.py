@@ -63,16 +63,20 @@ def sql_of(rules: Rules, files: Path, fields: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A command: seconds from its start to its end, of processor time too, and the most memory of all its processes."""
+    """A command: seconds from its start to its end, of processor time too, and what its processes take of memory.
+
+    ``peak_mib``: the most of all of them together. ``fresh_pages``: pages that the system gave them, mostly zeroed.
+    """
 
     seconds: float
     processor_s: float
     peak_mib: float
+    fresh_pages: int
 
 
 def timed(command: Sequence[str]) -> Timed:
     """Run a command to its end."""
-    used, peak = _processor_s(), 0.0
+    used, pages, peak = _processor_s(), _fresh_pages(), 0.0
     began = time.monotonic()
     with subprocess.Popen(
         command, cwd=ROOT, env=as_installed(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -85,7 +89,7 @@ def timed(command: Sequence[str]) -> Timed:
     passed = time.monotonic() - began
     if running.returncode:
         raise SystemExit(f"{' '.join(command[:4])} … failed:\n{body[-3000:]}")
-    return Timed(passed, _processor_s() - used, peak)
+    return Timed(passed, _processor_s() - used, peak, _fresh_pages() - pages)
 
 
 def _mib_of(pid: int) -> float:
@@ -101,6 +105,10 @@ def _mib_of(pid: int) -> float:
 def _processor_s() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _fresh_pages() -> int:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
 def in_form(form: str, files: Path, folder: Path) -> Path:
@@ -156,7 +164,7 @@ def main() -> None:
                     runs.setdefault(what, []).append(timed(command))
                     say(f"{name}, run {number + 1}, {what}: {runs[what][-1].seconds:.2f} s")
             add_rows(report, name, records, runs)
-    report.notes.append("processor_s, peak_mib: of the command and all processes below it, together")
+    report.notes.append("processor_s, peak_mib, fresh_pages: of the command and all processes below it, together")
     report.finish()
 
 
@@ -169,6 +177,7 @@ def add_rows(report: Report, name: str, records: int, runs: Mapping[str, Sequenc
         row["range_s"] = f"{min(one.seconds for one in each):.2f}-{max(one.seconds for one in each):.2f}"
         row["processor_s"] = median([one.processor_s for one in each])
         row["peak_mib"] = max(one.peak_mib for one in each)
+        row["fresh_pages"] = median([one.fresh_pages for one in each])
         row["records_per_s"] = records / passed
         row["of_duckdb"] = passed / duck if duck else None
         report.add(**row)
