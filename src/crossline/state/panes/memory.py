@@ -33,7 +33,7 @@ class Memory:
     def __init__(self, program: PaneProgram) -> None:
         self.words: I64 = np.zeros(at.WORDS, np.int64)
         self._kept: dict[int, Any] = {}
-        self._slots, self._heap = Region(), Region()
+        self._slots, self._heap, self._ids, self._old_ids = Region(), Region(), Region(), Region()
         self._lay_out(program)
         words = self.words
         words[at.FREE_SLOT], words[at.HEAP_TOP] = -1, 1  # block 0 is none
@@ -84,7 +84,7 @@ class Memory:
                 self.keep(name, old._kept[name])
         for name in (at.HEAP_ROOM, at.FOLD_TO, at.DROP_TO):
             self.words[name] = old.words[name]
-        self._heap = old._heap
+        self._heap, self._ids, self._old_ids = old._heap, old._ids, old._old_ids
         self.words[at.HEAP] = self._heap.array.ctypes.data
         self.make_slots(0)
         mine, theirs = self.slots(), old.slots()
@@ -185,7 +185,7 @@ class Memory:
     def make_ids(self, more: int) -> None:
         """Room for ``more`` ids in their table; those that are settled are forgotten where it fills up.
 
-        A large table is made anew by steps, one at each call, which are done long before the new one is full.
+        A large table is made anew by steps, one at each call, which are done long before the old or new one is full.
         """
         words = self.words
         if words[at.OLD_BLOCKS]:
@@ -203,6 +203,7 @@ class Memory:
         alive = self._alive_ids(old, blocks)
         # As many again where most are there to stay: then there are ever more of them.
         grows = 2 * alive > int(words[at.N_IDS])
+        self._old_ids = self._ids
         self._empty_ids((3 if grows else 2) * (alive + more))
         self.keep(at.OLD_ID_TABLE, old)
         words[at.N_IDS], words[at.OLD_MOVED], words[at.OLD_BLOCKS] = 0, 0, blocks
@@ -219,8 +220,10 @@ class Memory:
         """Move the ids of up to ``count`` blocks of the old table to the new one; it goes with the last of them."""
         words = self.words
         self.run(PUT_IDS, min(count, int(words[at.OLD_BLOCKS] - words[at.OLD_MOVED])))
+        self._old_ids.drop(int(words[at.OLD_MOVED]) * BLOCK)
         if words[at.OLD_MOVED] == words[at.OLD_BLOCKS]:
             self._kept.pop(at.OLD_ID_TABLE)
+            self._old_ids = Region()
             words[at.OLD_ID_TABLE] = words[at.OLD_BLOCKS] = words[at.OLD_MOVED] = 0
 
     def _empty_keys(self, count: int) -> None:
@@ -230,7 +233,8 @@ class Memory:
 
     def _empty_ids(self, places: int) -> None:
         blocks = places // PLACES + 1
-        room = Region((blocks + 1) * BLOCK).array
+        self._ids = Region((blocks + 1) * BLOCK)
+        room = self._ids.array
         start = -room.ctypes.data % BLOCK
         self.keep(at.ID_TABLE, room[start : start + blocks * BLOCK])
         self.words[at.ID_BLOCKS] = blocks
@@ -250,5 +254,5 @@ class Memory:
     def bytes_held(self) -> int:
         """Bytes of the state, room to grow included, without what belongs to one batch."""
         names = (at.KEY_TABLE, at.ID_TABLE, at.OLD_ID_TABLE)
-        tables = sum(self._kept[name].nbytes for name in names if name in self._kept)
+        tables = sum(self._kept[name].nbytes for name in names if name in self._kept) - self._old_ids.dropped
         return len(self._slots.array) + len(self._heap.array) + int(tables)

@@ -3,8 +3,9 @@
 A clock stands with its sign turned, so that 0, what memory is born as, is before all others: a free place. A block is
 filled from its first place on, and what finds no room goes to the next one, so a search ends at a block whose last
 place is free. Ids that are settled are forgotten: another takes their place. No place becomes free again, so blocks
-fill up slowly, until the table is made anew. A large one is made anew by steps: new ids go to the new table, those of
-the old one follow some blocks at a time, and meanwhile a search looks in both.
+fill up slowly, until the table is made anew. A large one is made anew by steps, from its beginning on, some blocks at a
+time, and meanwhile a search looks in both. A new id goes to the new table where that has been filled already, else to
+the old one: memory that was never touched costs a millisecond a page, and ids would touch all of its pages in one batch.
 """
 
 from __future__ import annotations
@@ -70,22 +71,62 @@ def _came(block: int, hash_: Any, since_ms: int) -> Any:
 
 @jit
 def _came_before(h: int, hash_: Any, since_ms: int) -> Any:
-    """Whether an id stands in the old table, as of ``_came``. It does not matter whether it has been moved."""
-    if get(h, at.OLD_BLOCKS) == 0:
+    """Whether an id stands among those of the old table that were not moved, as of ``_came``.
+
+    What was moved has no memory. Ids that passed moved blocks stand right behind them.
+    """
+    blocks, table = get(h, at.OLD_BLOCKS), address(h, at.OLD_ID_TABLE)
+    if blocks == 0 or blocks == get(h, at.OLD_MOVED):
         return False
-    block, table = _first_old_block(h, hash_), address(h, at.OLD_ID_TABLE)
+    left = table + get(h, at.OLD_MOVED) * BLOCK
+    block = first = max(_first_old_block(h, hash_), left)
     while not _came(block, hash_, since_ms):
         if load(block, at.LAST_CLOCK) == 0:
             return False
         block += BLOCK
-        if block == table + get(h, at.OLD_BLOCKS) * BLOCK:
-            block = table
+        if block == table + blocks * BLOCK:
+            block = left
+        if block == first:
+            return False
     return True
+
+
+@jit
+def _old_place(h: int, hash_: Any, since_ms: int) -> Any:
+    """Where an id may be noted in the old table; -1: it came, as of ``_came``.
+
+    0: it is to be looked for in both tables, and noted in the new one. That is where its blocks of the old table were
+    moved, or reach beyond its end.
+    """
+    end = address(h, at.OLD_ID_TABLE) + get(h, at.OLD_BLOCKS) * BLOCK
+    block, place = _first_old_block(h, hash_), 0
+    if block < address(h, at.OLD_ID_TABLE) + get(h, at.OLD_MOVED) * BLOCK:
+        return 0
+    while block < end:
+        if _came(block, hash_, since_ms):
+            return -1
+        if place == 0:
+            place = _left_place(h, block)
+        if load(block, at.LAST_CLOCK) == 0:
+            return place
+        block += BLOCK
+    return 0
+
+
+@inlined
+def _left_place(h: int, block: int) -> Any:
+    """The first place of a block that is free, or of an id that is settled; 0: there is none."""
+    left = above_4(block + CLOCKS_AT, get(h, at.FOLD_TO) ^ _TURN) ^ _ALL
+    return block + 8 * lowest(left) if left != 0 else 0
 
 
 @jit
 def has_id(h: int, hash_: Any, since_ms: int) -> Any:
     """Whether an id came with a clock of ``since_ms`` or later."""
+    if get(h, at.OLD_BLOCKS) != 0:
+        old = _old_place(h, hash_, since_ms)
+        if old != 0:
+            return old < 0
     block = _first_block(h, hash_)
     while not _came(block, hash_, since_ms):
         if load(block, at.LAST_CLOCK) == 0:
@@ -97,22 +138,32 @@ def has_id(h: int, hash_: Any, since_ms: int) -> Any:
 @inlined
 def know_id(h: int, hash_: Any, clock_ms: int, since_ms: int) -> Any:
     """Whether an id came with a clock of ``since_ms`` or later; if not, it is noted as come at ``clock_ms``."""
+    if get(h, at.OLD_BLOCKS) != 0:
+        old = _old_place(h, hash_, since_ms)
+        if old != 0:
+            if old > 0:
+                _note(old, hash_, clock_ms)
+            return old < 0
     block, place = _first_block(h, hash_), 0
     while not _came(block, hash_, since_ms):
         if place == 0:
-            left = above_4(block + CLOCKS_AT, get(h, at.FOLD_TO) ^ _TURN) ^ _ALL
-            if left != 0:
-                place = block + 8 * lowest(left)
+            place = _left_place(h, block)
         if load(block, at.LAST_CLOCK) == 0:
             if _came_before(h, hash_, since_ms):
                 return True
             if load(place, at.CLOCK_THERE) == 0:
                 put(h, at.N_IDS, get(h, at.N_IDS) + 1)
-            store(place, at.ID_THERE, np.int64(hash_))
-            store(place, at.CLOCK_THERE, clock_ms ^ _TURN)
+            _note(place, hash_, clock_ms)
             return False
         block = _next_block(h, block)
     return True
+
+
+@jit
+def _note(place: int, hash_: Any, clock_ms: int) -> None:
+    """Put an id and its clock at a place."""
+    store(place, at.ID_THERE, np.int64(hash_))
+    store(place, at.CLOCK_THERE, clock_ms ^ _TURN)
 
 
 @jit

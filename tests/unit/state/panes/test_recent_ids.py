@@ -93,3 +93,25 @@ def test_a_steady_stream_takes_a_steady_table() -> None:
         state.evict(20 * batch - REACH_MS - 1 - SETTLED_MS)
         bytes_.append(state.bytes_in_memory())
     assert max(bytes_[30:]) <= 2 * max(bytes_[10:30])
+
+
+def test_a_new_table_is_filled_from_its_beginning_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids come at random, and each page of memory that they touch first costs a millisecond: no batch touches many."""
+    monkeypatch.setattr(memory, "STEPWISE_FROM", 64)
+    monkeypatch.setattr(memory, "LEAST_MOVED", 1)
+    monkeypatch.setattr(memory, "AT_ONCE", 0)
+    plan, looked_at = plan_of(), 0
+    state = PaneState(plan, REACH_MS)
+    for batch in range(400):
+        rows = [Row("a", f"{batch}.{n}", 0, (), ingest=0) for n in range(20)]
+        again = [Row("a", f"{batch // 2}.{n}", 0, (), ingest=0) for n in range(5)]
+        assert state.judge(batch_of(plan, [*rows, *again])).duplicates.tolist() == [False] * 20 + [True] * 5
+        words = state._memory.words
+        if words[at.OLD_BLOCKS]:
+            used = state._memory.kept(at.ID_TABLE).reshape(-1, at.ID_BLOCK.bytes).any(axis=1)
+            filled = int(words[at.OLD_MOVED] * words[at.ID_BLOCKS] // words[at.OLD_BLOCKS])
+            # Some ids pass full blocks: behind the filled ones, and from the end of the old table to its beginning.
+            ahead = used[filled + 12 :]
+            assert ahead.sum() <= 30
+            looked_at += len(ahead) > 200
+    assert looked_at > 20
