@@ -5,7 +5,7 @@ filled from its first place on, and what finds no room goes to the next one, so 
 place is free. Ids that are settled are forgotten: another takes their place. No place becomes free again, so blocks
 fill up slowly, until the table is made anew. A large one is made anew by steps, from its beginning on, some blocks at a
 time, and meanwhile a search looks in both. A new id goes to the new table where that has been filled already, else to
-the old one: memory that was never touched costs a millisecond a page, and ids would touch all of its pages in one batch.
+the old one: a page of memory that was never touched costs a millisecond, and ids would touch all pages in one batch.
 """
 
 from __future__ import annotations

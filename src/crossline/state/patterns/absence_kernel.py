@@ -31,7 +31,9 @@ def meet_rows(h: int) -> None:
         if i < 0:
             continue
         link_far(h, get(h, at.SLOT, i), i)
-        put(h, at.REACHED, i, get(h, at.ROW_REACHED, row))
+        put(h, at.REACHED, i, 0, get(h, at.ROW_REACHED, row))
+        for b in range(get(h, at.ANSWER_BYTES)):
+            put(h, at.ANSWERED, i, b, 0)
         for a in range(absences):
             _meet(h, i, a, address(h, at.ROW_FILTERS) + width * row)
 
@@ -61,13 +63,12 @@ def _has(bits: int, entry: int) -> Any:
 
 @jit
 def _reached(h: int, i: int) -> Any:
-    return get(h, at.REACHED, i)
+    return get(h, at.REACHED, i, 0)
 
 
 @jit
 def _mark(h: int, i: int, a: int) -> None:
-    byte = get(h, at.LINE_BYTES) * i + (a >> 3)
-    put(h, at.ANSWERED, byte, get(h, at.ANSWERED, byte) | (1 << (a & 7)))
+    put(h, at.ANSWERED, i, a >> 3, get(h, at.ANSWERED, i, a >> 3) | (1 << (a & 7)))
 
 
 @jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from crossline.state.windows.emission.words import NONE_MS
 from crossline.state.windows.hit_buffers import Buffers, hits_of
 from crossline.state.windows.memory_map import MemoryMap
 from crossline.state.windows.program import compile_plan
-from crossline.state.windows.record_store import ANY_AGE, NOTHING_MS, RecordStore
+from crossline.state.windows.record_store import ANY_AGE, DROPPED_EACH, DROPPED_LEAST, RecordStore
 
 # One of them: moment, whether it came when that was past, record, line, and the content of the hit.
 _Found = tuple[I64, Any, I64, int, Tier, I64]
@@ -42,13 +43,10 @@ class AbsenceSpaceState(RecordStore):
     A record costs 29 bytes and more, the bits of its entries and its id; one that waits 32 and its origins.
     """
 
-    drops_singly = False  # its columns and deadlines name records
-
     def __init__(self, plan: AbsenceSpacePlan, duplicate_ms: int | None = None) -> None:
         super().__init__(memory_of(plan), duplicate_ms)
         self.plan = plan
         self._deadlines = Deadlines()
-        self._keep(np.zeros(0, np.int64), np.zeros((0, self._line_bytes), np.uint8))
         self._emitted: dict[tuple[str, int], dict[bytes, int]] = {}
         self._make_lines()
 
@@ -65,8 +63,8 @@ class AbsenceSpaceState(RecordStore):
         Raises:
             StateError: more bytes of ids or keys than one key space of a shard can hold.
         """
-        first = self.records
         found = self._enter(batch, *without_values(batch), stepwise=True)
+        first = self._next
         self._meet(batch)
         hits = hits_of(self._memory, self._buffers, (), np.full(len(self.plan.lines) + 1, -1, np.int64), found)
         self._leave()
@@ -79,35 +77,17 @@ class AbsenceSpaceState(RecordStore):
         Raises:
             StateError: as for ``judge``.
         """
-        batch, first = delta.batch, self.records
+        batch = delta.batch
         self._enter(batch, *without_values(batch), stepwise=False)
+        first = self._next
         self._memory.words[at.DUPLICATE_MS] = -ANY_AGE  # what was kept was no duplicate
         self._meet(batch)
         self._leave()
         self._wait(batch, np.arange(len(batch), dtype=np.int32), first)
 
     def _meet(self, batch: KeyedBatch) -> None:
-        room = self.records + len(batch)
-        if room > len(self._reached):
-            self._have_room(room + room // 4 + 16)
         self._memory.keep(at.ROW_REACHED, batch.ingest_ms if batch.reached_ms is None else batch.reached_ms)
         self._memory.call(compiled(), MEET, 0)
-
-    def _have_room(self, room: int) -> None:
-        """Room for what is known of as many records; of those that there are it stays known."""
-        reached, answered = np.zeros(room, np.int64), np.zeros((room, self._line_bytes), np.uint8)
-        held = min(len(self._reached), room)
-        reached[:held], answered[: len(self._answered)] = self._reached[:held], self._answered[:held]
-        self._keep(reached, answered)
-
-    @property
-    def _line_bytes(self) -> int:
-        return int(self._memory.words[at.LINE_BYTES])
-
-    def _keep(self, reached: I64, answered: U8) -> None:
-        self._reached, self._answered = reached, answered
-        self._memory.keep(at.REACHED, reached)
-        self._memory.keep(at.ANSWERED, answered)
 
     def _wait(self, batch: KeyedBatch, kept: I32, first: int) -> None:
         """The rows ``kept`` are records from number ``first`` on; note those that wait."""
@@ -115,7 +95,7 @@ class AbsenceSpaceState(RecordStore):
         if not len(places):
             return
         rows = kept[places]
-        origins = None if batch.origins is None else batch.origins.take(pa.array(rows))
+        origins = None if batch.origins is None else batch.origins.take(pa.array(rows)).combine_chunks()
         self._deadlines.add(
             Tier(
                 clock_ms=batch.clock_ms[rows],
@@ -134,20 +114,22 @@ class AbsenceSpaceState(RecordStore):
         return due_hits
 
     def _due(self, clock_ms: int) -> Iterator[_Found]:
+        first, slots, reached_ms = int(self._memory.words[at.FIRST_RECORD]), self._slots(), self._reached()
         for number, tier, rows in self._deadlines.due(clock_ms, self._after_ms):
             record = tier.record[rows]
-            bits, answered = self._bits()[record], self._answered[record]
+            bits, answered = self._bits()[record], self._answered()[record]
+            held = (record >= first) & (slots[record] >= 0)
             for line_number, line in enumerate(self.plan.lines):
                 if line.within_ms + line.grace_ms != self._after_ms[number]:
                     continue
-                waits = _bit(bits, line.after)
+                waits = held & _bit(bits, line.after)
                 waits &= in_force(line.spans, line.judge_lateness_ms, tier.ingest_ms[rows], tier.lateness_ms[rows])
                 if not line.probes:
                     waits &= ~_bit(answered, line_number)
                 places = np.flatnonzero(waits)
                 if len(places):
                     places += rows.start
-                    due_ms, reached = tier.clock_ms[places] + self._after_ms[number], self._reached[tier.record[places]]
+                    due_ms, reached = tier.clock_ms[places] + self._after_ms[number], reached_ms[tier.record[places]]
                     yield (
                         np.maximum(due_ms + 1, reached),
                         reached > due_ms,
@@ -158,8 +140,18 @@ class AbsenceSpaceState(RecordStore):
                     )
 
     def _bits(self) -> Any:
-        rows, start = self._memory.rows(at.RECORDS), int(self._memory.words[at.BITS_AT])
-        return rows[:, start : start + int(self._memory.words[at.BITS_BYTES])]
+        return self._bytes_of(at.BITS_AT, at.BITS_BYTES)
+
+    def _answered(self) -> Any:
+        return self._bytes_of(at.ANSWERED_AT, at.ANSWER_BYTES)
+
+    def _bytes_of(self, part: int, count: int) -> Any:
+        """A part of all records that is bytes."""
+        words = self._memory.words
+        return self._memory.rows(at.RECORDS)[:, int(words[part]) : int(words[part]) + int(words[count])]
+
+    def _reached(self) -> Any:
+        return self._memory.field(at.RECORDS, int(self._memory.words[at.REACHED_AT]), np.int64)
 
     def _due_hits(self, found: list[_Found]) -> DueHits | None:
         """In their order, without what a cooldown holds back."""
@@ -201,10 +193,11 @@ class AbsenceSpaceState(RecordStore):
         for place in np.flatnonzero(cooling).tolist():
             absence = self.plan.lines[line[place]]
             key = self._texts(at.KEYS, slots[record[place : place + 1]])[0].tobytes()
-            now_ms = int(self._memory.clocks(record[place : place + 1])[0])
+            now_ms = self._clock_of(int(record[place]))
             emitted = self._emitted.setdefault((absence.rule_id, absence.version), {})
             body[place] = not is_cooling(emitted.get(key, NONE_MS), absence.cooldown_ms, now_ms)
             if body[place]:
+                emitted.pop(key, None)  # so that they stand in the order of their emission
                 emitted[key] = now_ms
         return body
 
@@ -212,17 +205,15 @@ class AbsenceSpaceState(RecordStore):
         """The clock of the first record that answered one of a probe; -1 where none did, and of others."""
         if not line.probes:
             return -1
-        memory = self._memory
-        after, clocks = memory.field(at.RECORDS, at.AFTER), memory.clocks()
-        until, due, bits = (
-            clocks[record] + line.within_ms,
-            clocks[record] + line.within_ms + line.grace_ms,
-            self._bits(),
-        )
-        while (record := int(after[record])) >= 0 and clocks[record] <= until:
-            if _bit(bits[record : record + 1], line.expect)[0] and self._reached[record] <= due:
-                return int(clocks[record])
+        after, bits, reached = self._memory.field(at.RECORDS, at.AFTER), self._bits(), self._reached()
+        until = self._clock_of(record) + line.within_ms
+        while (record := int(after[record])) >= 0 and (clock := self._clock_of(record)) <= until:
+            if _bit(bits[record : record + 1], line.expect)[0] and reached[record] <= until + line.grace_ms:
+                return clock
         return -1
+
+    def _clock_of(self, record: int) -> int:
+        return int(self._memory.clocks(slice(record, record + 1))[0])
 
     def _slots(self) -> Any:
         return self._memory.field(at.RECORDS, at.SLOT)
@@ -243,32 +234,29 @@ class AbsenceSpaceState(RecordStore):
         """
         if plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
+        self._close_up()
         old, self._memory, self.plan = self._memory, memory_of(plan), plan
         self._memory.take_over(old)
         self._buffers = Buffers(self._memory)
-        self._keep(self._reached, np.zeros((len(self._reached), self._line_bytes), np.uint8))
         names = set(lines_of(plan.lines))
         self._emitted = {name: emitted for name, emitted in self._emitted.items() if name in names}
         self._make_lines()
         self._memory.call(compiled(), MEET_ALL, 0)
 
-    def _compact(self, cutoff_ms: int = NOTHING_MS) -> None:
-        super()._compact(cutoff_ms)
-        for name, emitted in self._emitted.items():
-            self._emitted[name] = {key: ms for key, ms in emitted.items() if ms > cutoff_ms}
+    def evict(self, cutoff_ms: int) -> None:
+        """Drop what ``RecordStore.evict`` does, and the oldest emissions that hold nothing back any more."""
+        limit = DROPPED_EACH * self._came + DROPPED_LEAST
+        super().evict(cutoff_ms)
+        for emitted in self._emitted.values():
+            for key in [key for key, ms in islice(emitted.items(), limit) if ms <= cutoff_ms]:
+                del emitted[key]
 
-    def _renumber(self) -> None:
-        number = self._memory.array(at.NUMBER)
-        there = np.flatnonzero(number >= 0)
-        self._deadlines.renumber(number)
-        room = len(there) + len(there) // 8 + 16
-        reached, answered = np.zeros(room, np.int64), np.zeros((room, self._line_bytes), np.uint8)
-        reached[: len(there)], answered[: len(there)] = self._reached[there], self._answered[there]
-        self._keep(reached, answered)
+    def _renumber(self, first: int) -> None:
+        self._deadlines.renumber(self._memory.array(at.NUMBER), first)
 
     def bytes_in_memory(self) -> int:
         """Bytes of the state, room to grow and what waits included."""
-        return super().bytes_in_memory() + self._reached.nbytes + self._answered.nbytes + self._deadlines.bytes_held()
+        return super().bytes_in_memory() + self._deadlines.bytes_held()
 
 
 def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
@@ -288,6 +276,8 @@ def memory_of(plan: AbsenceSpacePlan) -> MemoryMap:
         at.LINES: len(plan.lines),
         at.LINE_BYTES: (len(plan.lines) + 7) // 8,
         at.BITS_BYTES: (plan.filters + 7) // 8,
+        at.LOG_TIMES: 1,
+        at.ANSWER_BYTES: (len(plan.lines) + 7) // 8,
     }
     memory = MemoryMap(records, compile_plan(records), counts)
     for name, values in (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,10 @@ import pyarrow as pa
 from crossline.basics.values import I32, I64
 
 NEVER_EMITTED = -(2**62)
-TIER_MAX = 1 << 18  # records; putting as many in order together takes some 20 ms
+TIER_MAX = 1 << 15  # records; putting as many in order together takes some 2 ms
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tier:
     """Some of them, ascending by clock, ties by ingest order: ``record`` is the number that a record has in its store.
 
@@ -32,25 +32,18 @@ class Tier:
     def __len__(self) -> int:
         return len(self.clock_ms)
 
-    def take(self, rows: Any, origins: pa.Table | None) -> Tier:
-        """The ``rows`` of it, whose origins are ``origins``."""
-        return Tier(
-            clock_ms=self.clock_ms[rows],
-            ingest_ms=self.ingest_ms[rows],
-            lateness_ms=self.lateness_ms[rows],
-            record=self.record[rows],
-            origins=origins,
-            emitted_to_ms=self.emitted_to_ms,
-        )
-
-    def sliced(self, start: int) -> Tier:
-        """From row ``start`` on, as a view."""
-        return self.take(slice(start, None), None if self.origins is None else self.origins.slice(start))
+    def take(self, rows: Any) -> Tier:
+        """The ``rows`` of it."""
+        clock, ingest, lateness, record = (getattr(self, name)[rows] for name in _TIMES)
+        origins = None if self.origins is None else self.origins.take(pa.array(rows)).combine_chunks()
+        return Tier(clock, ingest, lateness, record, origins, self.emitted_to_ms)
 
 
 def _in_order(tier: Tier) -> Tier:
-    order = np.lexsort((tier.record, tier.clock_ms))
-    return tier.take(order, None if tier.origins is None else tier.origins.take(pa.array(order)).combine_chunks())
+    """What comes in order stays as it is."""
+    clock, record = tier.clock_ms, tier.record
+    before, same = clock[:-1] < clock[1:], clock[:-1] == clock[1:]
+    return tier if (before | (same & (record[:-1] < record[1:]))).all() else tier.take(np.lexsort((record, clock)))
 
 
 def _merged(first: Tier, second: Tier) -> Tier:
@@ -59,7 +52,7 @@ def _merged(first: Tier, second: Tier) -> Tier:
     )
     origins = None
     if first.origins is not None and second.origins is not None:
-        origins = pa.concat_tables([first.origins, second.origins]).unify_dictionaries()
+        origins = pa.concat_tables([first.origins, second.origins]).unify_dictionaries().combine_chunks()
     return _in_order(Tier(clock, ingest, lateness, record, origins, first.emitted_to_ms))
 
 
@@ -69,7 +62,8 @@ _TIMES = ("clock_ms", "ingest_ms", "lateness_ms", "record")
 class Deadlines:
     """All records that wait in one key space. Each ``due`` returns those that became due since the call before.
 
-    Few sorted runs, each at least twice as long as the next: one that comes is moved some times, not at each batch.
+    Sorted runs, the last of them each at least twice as long as the next: one that comes is moved some times, not at
+    each batch, and no more once it has its full length. A run goes as a whole.
     """
 
     def __init__(self) -> None:
@@ -86,38 +80,53 @@ class Deadlines:
     def due(self, clock_ms: int, after_ms: I64) -> Iterator[tuple[int, Tier, slice]]:
         """Number in ``after_ms``, tier and rows, of what the clock passes that much after their own clocks.
 
-        A deadline is due if ``clock_ms`` passes it and the tier's last emission did not. No tier is empty.
+        A deadline is due if ``clock_ms`` passes it and the tier's last emission did not.
         """
-        for tier in self._tiers:
+        first, last, emitted_to = (
+            np.array([number(tier) for tier in self._tiers], np.int64)[:, None] for number in (_first, _last, _emitted)
+        )
+        some = ((first < clock_ms - after_ms) & (last >= emitted_to - after_ms)).any(axis=1)
+        for tier in [self._tiers[place] for place in np.flatnonzero(some).tolist()]:
             starts = np.searchsorted(tier.clock_ms, tier.emitted_to_ms - after_ms)
             ends = np.searchsorted(tier.clock_ms, clock_ms - after_ms)
             for number in np.flatnonzero(starts < ends).tolist():
                 yield number, tier, slice(int(starts[number]), int(ends[number]))
 
     def mark_emitted(self, clock_ms: int, longest_ms: int) -> None:
-        """Note that all due at ``clock_ms`` was emitted; drop records whose clock is ``longest_ms`` or more behind."""
-        tiers = [replace(tier, emitted_to_ms=max(tier.emitted_to_ms, clock_ms)) for tier in self._tiers]
-        tiers = [tier.sliced(int(np.searchsorted(tier.clock_ms, tier.emitted_to_ms - longest_ms))) for tier in tiers]
-        self._tiers = []
-        for tier in filter(len, tiers):
-            self._tiers.append(tier)
-            while len(self._tiers) > 1 and _belong_together(*self._tiers[-2:]):
-                second = self._tiers.pop()
-                self._tiers[-1] = _merged(self._tiers[-1], second)
+        """Note that all due at ``clock_ms`` was emitted; drop runs of which every clock is ``longest_ms`` behind."""
+        for tier in self._tiers:
+            tier.emitted_to_ms = max(tier.emitted_to_ms, clock_ms)
+        tiers = self._tiers = [tier for tier in self._tiers if _last(tier) >= tier.emitted_to_ms - longest_ms]
+        while len(tiers) > 1 and _belong_together(*tiers[-2:]):
+            second = tiers.pop()
+            tiers[-1] = _merged(tiers[-1], second)
 
-    def renumber(self, number: I32) -> None:
-        """Renumber records by ``number``; those that are gone (-1) wait no more."""
-        tiers = [replace(tier, record=number[tier.record].astype(np.int64)) for tier in self._tiers]
-        self._tiers = []
+    def renumber(self, number: I32, first: int) -> None:
+        """Renumber records by ``number``, which begins with record ``first``; those that are gone wait no more."""
+        tiers, self._tiers = self._tiers, []
         for tier in tiers:
-            there = np.flatnonzero(tier.record >= 0)
-            whole = len(there) == len(tier)
-            origins = None if tier.origins is None or whole else tier.origins.take(pa.array(there))
-            self._tiers += [tier] if whole else [tier.take(there, origins)] if len(there) else []
+            there = np.flatnonzero(tier.record >= first)
+            there = there[number[tier.record[there] - first] >= 0]
+            kept = tier if len(there) == len(tier) else tier.take(there)
+            if len(kept):
+                kept.record = number[kept.record - first].astype(np.int64)
+                self._tiers.append(kept)
 
     def bytes_held(self) -> int:
         """Bytes of them."""
         return sum(32 * len(tier) + (tier.origins.nbytes if tier.origins is not None else 0) for tier in self._tiers)
+
+
+def _first(tier: Tier) -> Any:
+    return tier.clock_ms[0]
+
+
+def _last(tier: Tier) -> Any:
+    return tier.clock_ms[-1]
+
+
+def _emitted(tier: Tier) -> int:
+    return tier.emitted_to_ms
 
 
 def _belong_together(first: Tier, second: Tier) -> bool:

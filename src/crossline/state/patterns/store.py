@@ -97,7 +97,7 @@ class PatternSpaceState(RecordStore):
         self._buffers = Buffers(self._memory)
         self._go_through(OFFER, self.records)
 
-    def _renumber(self) -> None:
+    def _renumber(self, first: int) -> None:  # noqa: ARG002 - the kernel knows it
         memory = self._memory
         memory.keep(at.KEPT, np.empty(3 * int(memory.words[at.N_MATCH_STEPS]), np.int32))
         memory.call(compiled(), CLOSE, 0)

@@ -43,8 +43,6 @@ class RecordStore:
     then depends on when ``evict`` was called.
     """
 
-    drops_singly = True  # a kernel that knows records by their numbers, outside of rows, does not
-
     def __init__(self, memory: MemoryMap, duplicate_ms: int | None) -> None:
         self.duplicate_ms = ANY_AGE if duplicate_ms is None else duplicate_ms
         self._memory = memory
@@ -73,7 +71,7 @@ class RecordStore:
         came, self._came = self._came, 0
         if not self.records:
             return
-        if not self.drops_singly or self.records < SINGLY_FROM:
+        if self.records < SINGLY_FROM:
             if 2 * self._memory.run(COUNT_DEAD, cutoff_ms) >= self.records:
                 self._compact(cutoff_ms)
             return
@@ -100,7 +98,7 @@ class RecordStore:
         memory.words[at.NUMBER] -= 4 * first  # as if it began with the first number there ever was
         memory.keep(at.SLOT_NUMBER, np.empty(int(memory.words[at.N_SLOTS]), np.int32))
         memory.run(THROW_OUT, cutoff_ms)
-        self._renumber()
+        self._renumber(first)
         self._leave()
         memory.close_up()
         for pool in (at.RECORDS, at.SLOTS, at.MATCH_STEPS, at.IDS, at.KEYS):
@@ -114,8 +112,11 @@ class RecordStore:
         if self._memory.words[at.FIRST_RECORD]:
             self._compact()
 
-    def _renumber(self) -> None:
-        """Called between: what a kernel keeps elsewhere than in rows of records and slots takes the new numbers."""
+    def _renumber(self, first: int) -> None:
+        """Called between: what a kernel keeps elsewhere than in rows of records and slots takes the new numbers.
+
+        The array NUMBER begins with that of record ``first``, the first that was held.
+        """
 
     def _enter(self, batch: KeyedBatch, values: Any, sat: U8, *, stepwise: bool) -> dict[str, Any]:
         """Make room for the batch and show it to the kernel; the arrays that the kernel writes about its rows.
