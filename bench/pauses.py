@@ -2,12 +2,13 @@
 
 A call is ``judge``, ``due`` and ``evict`` of one batch. Prints a table by size of the state, a histogram of the calls
 above 5 ms by cause, and writes JSON under bench/results/. Times are processor milliseconds of this process, the
-kernel's work on fresh pages included.
+kernel's work on fresh pages included. MiB: the most that the state says it holds, room to grow included.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -42,7 +43,6 @@ EDGES_MS = (5, 10, 20, 50, 100, 200, 500)
 # What a call may wait for, by the function that does it.
 CAUSES: tuple[tuple[Any, str, str], ...] = (
     (RecordStore, "_compact", "compaction"),
-    (AbsenceSpaceState, "_have_room", "columns of absences"),
     (Deadlines, "mark_emitted", "merge of deadlines"),
     (Deadlines, "add", "sort of deadlines"),
     (MemoryMap, "rebuild", "table filled anew"),
@@ -60,6 +60,7 @@ class Watch:
     def __init__(self) -> None:
         self.spent: dict[str, float] = defaultdict(float)
         self._inner: list[float] = []
+        self._collects_from = 0.0
 
     def follow(self, owner: Any, name: str, cause: str) -> None:
         """Have ``owner.name`` counted as ``cause``."""
@@ -77,6 +78,16 @@ class Watch:
                     self._inner[-1] += took
 
         setattr(owner, name, watched)
+
+    def collecting(self, phase: str, _: object) -> None:
+        """Count the collection of garbage, for ``gc.callbacks``."""
+        if phase == "start":
+            self._collects_from = time.process_time()
+        else:
+            took = time.process_time() - self._collects_from
+            self.spent["garbage"] += took
+            if self._inner:
+                self._inner[-1] += took
 
 
 @dataclass(frozen=True)
@@ -143,10 +154,11 @@ def batches(run: Run) -> Iterator[KeyedBatch]:
 
 @dataclass(frozen=True)
 class Call:
-    """One call: the records held after it, what it waited for most, and small pages that were new to the process."""
+    """One call: records and bytes held after it, what it waited for most, and pages that were new to the process."""
 
     ms: float
     held: int
+    bytes: int
     cause: str
     faults: int
 
@@ -169,7 +181,8 @@ def calls(run: Run, watch: Watch) -> list[Call]:
         spent = dict(watch.spent) | {"eviction": evicted}
         spent["judging"] = took - sum(spent.values())
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
-        found.append(Call(took * 1000, state.records, max(spent, key=spent.__getitem__), faults))
+        held, size = state.records, state.bytes_in_memory()
+        found.append(Call(took * 1000, held, size, max(spent, key=spent.__getitem__), faults))
     return found[1:]
 
 
@@ -191,6 +204,7 @@ def by_size(found: list[Call]) -> list[dict[str, Any]]:
                 "median_ms": round(float(np.median(ms)), 2),
                 "p99_ms": round(float(np.quantile(ms, 0.99)), 2),
                 "longest_ms": round(float(ms.max()), 1),
+                "mib": round(max(call.bytes for call in mine) / 2**20),
                 "above_5_ms": dict(causes),
                 "longest_ms_by_cause": worst,
                 "page_faults": sum(call.faults for call in mine),
@@ -217,7 +231,7 @@ def show(run: Run, rows: list[dict[str, Any]]) -> None:
         )
         print(
             f"{run.name:28} {row['records_from']:9,} {row['median_ms']:9} {row['p99_ms']:7} {row['longest_ms']:8} "
-            f"{row['page_faults']:9,}  {causes}",
+            f"{row['mib']:7,} {row['page_faults']:9,}  {causes}",
             flush=True,
         )
 
@@ -230,8 +244,12 @@ def main() -> None:
     watch = Watch()
     for owner, name, cause in CAUSES:
         watch.follow(owner, name, cause)
+    gc.callbacks.append(watch.collecting)
     print(f"load {os.getloadavg()[0]:.1f}; times in ms of processor time")
-    print(f"{'run':28} {'records ≥':>9} {'median':>9} {'p99':>7} {'longest':>8} {'faults':>9}  above 5 ms, by cause")
+    print(
+        f"{'run':28} {'records ≥':>9} {'median':>9} {'p99':>7} {'longest':>8} {'MiB':>7} {'faults':>9}  "
+        "above 5 ms, by cause"
+    )
     results, pauses = [], dict[str, Any]()
     for each in RUNS:
         if given.only and not any(text in each.name for text in given.only):

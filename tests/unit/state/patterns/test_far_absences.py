@@ -11,10 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numba import config
+from tests.unit.state.windows.by_steps import by_steps
 
 from crossline.plan.pattern_spaces import AbsencePlan, AbsenceSpacePlan
 from crossline.state.batch import Delta, DueHits
 from crossline.state.memory import layout as at
+from crossline.state.patterns import deadlines
 from crossline.state.patterns.absence_store import AbsenceSpaceState
 from crossline.state.records import lists
 
@@ -89,10 +91,12 @@ def check(state: AbsenceSpaceState) -> None:
         assert tail == (expected[-1][1] if expected else -1)
 
 
-def stream(rng: np.random.Generator, count: int, *, late: float, far: int, jitter: int, weights: Any) -> list[Row]:
+def stream(
+    rng: np.random.Generator, count: int, *, late: float, far: int, jitter: int, weights: Any, pauses: float = 0
+) -> list[Row]:
     rows, now = [], 10_000
     for number in range(count):
-        now += int(rng.choice([0, 0, 1, 2, 15]))
+        now += int(rng.choice([0, 0, 1, 2, 15])) + (LATE_MAX if rng.random() < pauses else 0)
         lateness = int(rng.integers(0, far + 1)) if rng.random() < late else int(rng.integers(0, jitter + 1))
         entries = tuple(np.flatnonzero(rng.random(4) < (0.3, 0.1, 0.1, 0.5)).tolist())
         rows.append(
@@ -116,6 +120,34 @@ def test_same_as_their_words(
 ) -> None:
     """Any cut, and what is done between, changes neither the lists nor what is found."""
     rows = stream(np.random.default_rng(seed), sum(sizes), late=late, far=far, jitter=jitter, weights=weights)
+    compare(rows, sizes, between)
+
+
+@MANY
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([(0.9, 0.09, 0.01), (0.02, 0.49, 0.49)]),
+    st.sampled_from([0.02, 0.5]),
+    st.sampled_from([50, LATE_MAX]),
+    st.lists(st.integers(1, 60), min_size=4, max_size=12),
+    st.lists(st.sampled_from(["evict", "evict", "evict", "restart", "replan"]), min_size=12, max_size=12),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from([1, 8, 50]),
+)
+def test_the_same_where_each_eviction_drops_a_few_records(
+    seed: int, weights: Any, late: float, far: int, sizes: list[int], between: list[str], dropped: int, longest: int
+) -> None:
+    """Tables grow block by block meanwhile, and runs of deadlines end at ``longest``."""
+    rng = np.random.default_rng(seed)
+    # Keys that were silent come far behind the rest, so that most of what is held is dead at once.
+    rows = stream(rng, sum(sizes), late=late, far=far, jitter=5, weights=weights, pauses=0.02)
+    with by_steps(dropped), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deadlines, "TIER_MAX", longest)
+        compare(rows, sizes, between)
+
+
+def compare(rows: list[Row], sizes: list[int], between: list[str]) -> None:
+    """Judge ``rows`` in batches of ``sizes``, with what is done ``between`` them, and compare with their words."""
     state, found, log, done = AbsenceSpaceState(PLAN, LATE_MAX), [], [], 0
     for size, then in zip(sizes, between, strict=False):
         part, done = rows[done : done + size], done + size
@@ -151,3 +183,39 @@ def test_late_records_are_found_both_ways(seed: int, monkeypatch: pytest.MonkeyP
     state.judge(batch_of(plan_of(), rows))
     check(state)
     assert 5 < ways.count("number") < ways.count("list") - 5
+
+
+@pytest.mark.parametrize("dropped", [1, 100])
+def test_a_cooldown_outlasts_records_that_are_dropped_one_by_one(dropped: int) -> None:
+    """A record each 10 ms of one of two keys; in each, the first of three is emitted, and of it nothing is kept."""
+    plan = AbsenceSpacePlan(4, (AbsencePlan("rare", 1, 0, 1, 5, 0, (FOREVER,), None, cooldown_ms=60),), 65)
+    with by_steps(dropped):
+        state, found = AbsenceSpaceState(plan, 10), []
+        for n in range(120):
+            row = Row("ab"[n % 2], f"n{n}", 10 * n, (0,))
+            state.judge(batch_of(plan_of(), [row]))
+            found += plain(state.due(10 * n))
+            state.evict(10 * n - 66)
+            check(state)
+        state.judge(batch_of(plan_of(), [Row("c", "last", 10_000, (0,))]))
+        state.evict(10_000 - 66)
+    emitted = [n for n in range(119) if n // 2 % 3 == 0]
+    assert found == [(10 * n + 6, 0, f"n{n}") for n in emitted]
+    assert state._emitted == {("rare", 1): {}}
+    assert state.records < 40
+
+
+def test_what_is_held_grows_and_shrinks_with_what_waits() -> None:
+    """Records are dropped, and runs of deadlines go, once nothing of them waits."""
+    plan, held = AbsenceSpacePlan(4, (AbsencePlan("quiet", 1, 0, 1, 50, 0, (FOREVER,), None),), 50), []
+    with by_steps(1000), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deadlines, "TIER_MAX", 16)
+        state = AbsenceSpaceState(plan, 10)
+        for n in range(100):
+            rows = [Row(f"k{k % 7}", f"n{n}.{k}", 10 * n + k, (0,)) for k in range(10)]
+            state.judge(batch_of(plan_of(), rows))
+            state.due(10 * n + 9)
+            state.evict(10 * n + 9 - 51)
+            held.append((state.records, len(state._deadlines)))
+    assert {records for records, _ in held[10:]} == {51}
+    assert max(waiting for _, waiting in held) <= 51 + 16
