@@ -30,7 +30,7 @@ from crossline.state.windows.program import KernelProgram
 FILL_MAX = 0.88  # of an open addressing table
 GROWTH = 1.3  # by which a table grows that is filled anew
 # Growth by steps: from how many blocks on, how full it begins, the part of FILL_MAX it is done by, and by how much.
-STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.82, 0.94, 1.25
+STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.76, 0.94, 1.25
 SET_ASIDE_RECORDS = 64 << 30  # bytes of addresses: records that are dropped are not moved up
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
