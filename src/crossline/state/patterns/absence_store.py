@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class AbsenceSpaceState(RecordStore):
         super().__init__(memory_of(plan), duplicate_ms)
         self.plan = plan
         self._deadlines = Deadlines()
-        self._emitted: dict[tuple[str, int], dict[bytes, int]] = {}
+        self._emitted: dict[tuple[str, int], OrderedDict[bytes, int]] = {}
         self._make_lines()
 
     def _make_lines(self) -> None:
@@ -194,11 +194,11 @@ class AbsenceSpaceState(RecordStore):
             absence = self.plan.lines[line[place]]
             key = self._texts(at.KEYS, slots[record[place : place + 1]])[0].tobytes()
             now_ms = self._clock_of(int(record[place]))
-            emitted = self._emitted.setdefault((absence.rule_id, absence.version), {})
+            emitted = self._emitted.setdefault((absence.rule_id, absence.version), OrderedDict())
             body[place] = not is_cooling(emitted.get(key, NONE_MS), absence.cooldown_ms, now_ms)
             if body[place]:
-                emitted.pop(key, None)  # so that they stand in the order of their emission
                 emitted[key] = now_ms
+                emitted.move_to_end(key)  # so that they stand in the order of their emission
         return body
 
     def _met(self, record: int, line: AbsencePlan) -> int:
@@ -248,8 +248,10 @@ class AbsenceSpaceState(RecordStore):
         limit = DROPPED_EACH * self._came + DROPPED_LEAST
         super().evict(cutoff_ms)
         for emitted in self._emitted.values():
-            for key in [key for key, ms in islice(emitted.items(), limit) if ms <= cutoff_ms]:
-                del emitted[key]
+            for _ in range(min(limit, len(emitted))):
+                if next(iter(emitted.values())) > cutoff_ms:
+                    break
+                emitted.popitem(last=False)
 
     def _renumber(self, first: int) -> None:
         self._deadlines.renumber(self._memory.array(at.NUMBER), first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Deadlines:
     """All records that wait in one key space. Each ``due`` returns those that became due since the call before.
 
     Sorted runs, the last of them each at least twice as long as the next: one that comes is moved some times, not at
-    each batch, and no more once it has its full length. A run goes as a whole.
+    each batch, and no more once it has its full length.
     """
 
     def __init__(self) -> None:
@@ -93,13 +94,20 @@ class Deadlines:
                 yield number, tier, slice(int(starts[number]), int(ends[number]))
 
     def mark_emitted(self, clock_ms: int, longest_ms: int) -> None:
-        """Note that all due at ``clock_ms`` was emitted; drop runs of which every clock is ``longest_ms`` behind."""
+        """Note that all due at ``clock_ms`` was emitted; drop records whose clock is more than ``longest_ms`` behind.
+
+        A run loses them where they are half of it. Only then are all runs looked at for what belongs together.
+        """
         for tier in self._tiers:
             tier.emitted_to_ms = max(tier.emitted_to_ms, clock_ms)
-        tiers = self._tiers = [tier for tier in self._tiers if _last(tier) >= tier.emitted_to_ms - longest_ms]
-        while len(tiers) > 1 and _belong_together(*tiers[-2:]):
-            second = tiers.pop()
-            tiers[-1] = _merged(tiers[-1], second)
+        left = [_cut(tier, tier.emitted_to_ms - longest_ms) for tier in self._tiers]
+        same = all(map(is_, left, self._tiers))
+        tiers = self._tiers = left[:-1] if same else []
+        for tier in left[-1:] if same else filter(len, left):
+            tiers.append(tier)
+            while len(tiers) > 1 and _belong_together(*tiers[-2:]):
+                second = tiers.pop()
+                tiers[-1] = _merged(tiers[-1], second)
 
     def renumber(self, number: I32, first: int) -> None:
         """Renumber records by ``number``, which begins with record ``first``; those that are gone wait no more."""
@@ -115,6 +123,13 @@ class Deadlines:
     def bytes_held(self) -> int:
         """Bytes of them."""
         return sum(32 * len(tier) + (tier.origins.nbytes if tier.origins is not None else 0) for tier in self._tiers)
+
+
+def _cut(tier: Tier, before_ms: int) -> Tier:
+    """What of a run has a clock of ``before_ms`` or later, or all of it where that is most of it."""
+    if tier.clock_ms[len(tier) // 2] >= before_ms:
+        return tier
+    return tier.take(np.arange(np.searchsorted(tier.clock_ms, before_ms), len(tier)))
 
 
 def _first(tier: Tier) -> Any:

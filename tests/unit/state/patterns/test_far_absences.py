@@ -219,3 +219,22 @@ def test_what_is_held_grows_and_shrinks_with_what_waits() -> None:
             held.append((state.records, len(state._deadlines)))
     assert {records for records, _ in held[10:]} == {51}
     assert max(waiting for _, waiting in held) <= 51 + 16
+
+
+def test_records_from_the_future_do_not_keep_the_runs_that_they_are_in() -> None:
+    """Each batch has one: of a run that it is in no more than half is left that waits for nothing."""
+    plan, waiting = AbsenceSpacePlan(4, (AbsencePlan("quiet", 1, 0, 1, 50, 0, (FOREVER,), None),), 50), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deadlines, "TIER_MAX", 16)
+        state = AbsenceSpaceState(plan, 10)
+        for n in range(200):
+            rows = [Row("a", f"n{n}.{k}", 10 * n + k, (0,)) for k in range(9)]
+            rows.append(Row("a", f"ahead{n}", 10**6 + n, (0,), ingest=10 * n + 9))
+            state.judge(batch_of(plan_of(), rows))
+            state.due(10 * n + 9)
+            waiting.append(len(state._deadlines) - n)
+    assert max(waiting[100:]) <= 100 + 2 * 60
+    assert [each[2] for each in plain(state.due(10**6 + 250))] == [
+        *(f"n{n}.{k}" for n in range(194, 200) for k in range(9) if 10 * n + k + 50 >= 10 * 199 + 9),
+        *(f"ahead{n}" for n in range(200)),
+    ]
