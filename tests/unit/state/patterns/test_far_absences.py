@@ -191,7 +191,7 @@ def test_a_cooldown_outlasts_records_that_are_dropped_one_by_one(dropped: int) -
     plan = AbsenceSpacePlan(4, (AbsencePlan("rare", 1, 0, 1, 5, 0, (FOREVER,), None, cooldown_ms=60),), 65)
     with by_steps(dropped):
         state, found = AbsenceSpaceState(plan, 10), []
-        for n in range(120):
+        for n in range(60):
             row = Row("ab"[n % 2], f"n{n}", 10 * n, (0,))
             state.judge(batch_of(plan_of(), [row]))
             found += plain(state.due(10 * n))
@@ -199,7 +199,7 @@ def test_a_cooldown_outlasts_records_that_are_dropped_one_by_one(dropped: int) -
             check(state)
         state.judge(batch_of(plan_of(), [Row("c", "last", 10_000, (0,))]))
         state.evict(10_000 - 66)
-    emitted = [n for n in range(119) if n // 2 % 3 == 0]
+    emitted = [n for n in range(59) if n // 2 % 3 == 0]
     assert found == [(10 * n + 6, 0, f"n{n}") for n in emitted]
     assert state._emitted == {("rare", 1): {}}
     assert state.records < 40
@@ -211,7 +211,7 @@ def test_what_is_held_grows_and_shrinks_with_what_waits() -> None:
     with by_steps(1000), pytest.MonkeyPatch.context() as patch:
         patch.setattr(deadlines, "TIER_MAX", 16)
         state = AbsenceSpaceState(plan, 10)
-        for n in range(100):
+        for n in range(40):
             rows = [Row(f"k{k % 7}", f"n{n}.{k}", 10 * n + k, (0,)) for k in range(10)]
             state.judge(batch_of(plan_of(), rows))
             state.due(10 * n + 9)
@@ -227,14 +227,14 @@ def test_records_from_the_future_do_not_keep_the_runs_that_they_are_in() -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deadlines, "TIER_MAX", 16)
         state = AbsenceSpaceState(plan, 10)
-        for n in range(200):
+        for n in range(60):
             rows = [Row("a", f"n{n}.{k}", 10 * n + k, (0,)) for k in range(9)]
             rows.append(Row("a", f"ahead{n}", 10**6 + n, (0,), ingest=10 * n + 9))
             state.judge(batch_of(plan_of(), rows))
             state.due(10 * n + 9)
             waiting.append(len(state._deadlines) - n)
-    assert max(waiting[100:]) <= 100 + 2 * 60
+    assert max(waiting[30:]) <= 2 * 60 + 60
     assert [each[2] for each in plain(state.due(10**6 + 250))] == [
-        *(f"n{n}.{k}" for n in range(194, 200) for k in range(9) if 10 * n + k + 50 >= 10 * 199 + 9),
-        *(f"ahead{n}" for n in range(200)),
+        *(f"n{n}.{k}" for n in range(54, 60) for k in range(9) if 10 * n + k + 50 >= 10 * 59 + 9),
+        *(f"ahead{n}" for n in range(60)),
     ]
