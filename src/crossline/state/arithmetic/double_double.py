@@ -59,6 +59,13 @@ def pair_sqrt(a: float, a2: float) -> Any:
     """The square root of a + a2, rounded."""
     if a <= 0.0:
         return 0.0
+    root, rest = pair_root(a, a2)
+    return root + rest
+
+
+@jit
+def pair_root(a: float, a2: float) -> Any:
+    """The square root of a + a2, which is above 0, as a pair whose parts are not added up."""
     r = math.sqrt(a)
     p, e = two_product(r, r)
-    return r + ((a - p) - e + a2) / (2.0 * r)
+    return r, ((a - p) - e + a2) / (2.0 * r)

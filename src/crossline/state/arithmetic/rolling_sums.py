@@ -23,9 +23,12 @@ from crossline.state.memory.layout import (
     PAIR_REST,
     ROUGH,
     SQUARES,
+    SQUARES_REST,
     SUM_LOW,
     SUM_UP,
 )
+
+WHOLE_MAX, SMALL_MAX = 2.0**53, 2.0**26  # up to here floats have every integer, and its square
 
 
 @inlined
@@ -76,9 +79,28 @@ def pair_of(h: int, r: int, col: int) -> Any:
     return two_sum(np.float64(value >> 32) * 4294967296.0, np.float64(value & 0xFFFFFFFF))
 
 
+@inlined
+def _add_small(at: int, sign: float, value: int) -> Any:
+    """Add an integer and its square where all stays in the range in which floats have every integer. Whether it does.
+
+    A rest of nothing says that so far each sum was one of integers in that range.
+    """
+    x = np.float64(value)
+    if not (-SMALL_MAX <= x <= SMALL_MAX and load(at, PAIR_REST) == 0.0 and load(at, SQUARES_REST) == 0.0):
+        return False
+    total, squares = load(at, PAIR) + sign * x, load(at, SQUARES) + sign * (x * x)
+    if not (-WHOLE_MAX <= total <= WHOLE_MAX and squares <= WHOLE_MAX):
+        return False
+    store(at, PAIR, total)
+    store(at, SQUARES, squares)
+    return True
+
+
 @jit
 def add_deviation(h: int, at: int, r: int, col: int, sign: float) -> None:
     """Add (sign 1) the value of ``r`` and its square to the accumulator at ``at``, or take them off (sign -1)."""
+    if get(h, COLUMN_FLOAT, col) == 0 and _add_small(at, sign, value_i(h, r, col)):
+        return
     x, x2 = pair_of(h, r, col)
     lost = abs(add_pair(at, sign * x))
     if x2 != 0.0:

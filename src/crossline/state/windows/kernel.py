@@ -17,7 +17,14 @@ from crossline.state.windows.prefetch import find_keys, look_ahead, slot_of
 from crossline.state.windows.program import COUNT
 from crossline.state.windows.rolling_window import insert, move
 from crossline.state.windows.verdicts.applicable_rules import judged_by, judging, remember
-from crossline.state.windows.verdicts.comparison import COUNT_NOW, compare, count_up, counted_in, write_figure
+from crossline.state.windows.verdicts.comparison import (
+    COUNT_NOW,
+    compare,
+    count_up,
+    counted_in,
+    some_satisfied,
+    write_figure,
+)
 from crossline.state.windows.verdicts.record_emission import hits_fit
 from crossline.state.windows.window_values import count_figure
 
@@ -114,6 +121,7 @@ def judge_rows(h: int, start: int) -> Any:
             put(h, at.ROW_RECORD, row, i)
         if not judging(h, i, row):
             continue
+        satisfied = some_satisfied(h, slot)
         for c in range(get(h, at.N_WINDOWS)):
             if not judged_by(h, c):
                 continue
@@ -124,7 +132,7 @@ def judge_rows(h: int, start: int) -> Any:
                     defined = count_figure(h, slot, c, extra)
                 else:
                     defined = figure(h, slot, c, g, i, extra)
-                compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined)
+                compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined, satisfied)
                 if row_figures and get(h, at.AGGREGATE_FIGURE, g) < row_figures:
                     write_figure(h, slot, c, g, row, extra, defined)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))

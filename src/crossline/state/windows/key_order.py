@@ -23,7 +23,13 @@ from crossline.state.windows.prefetch import find_keys, look_ahead
 from crossline.state.windows.program import AVG_INT, COUNT
 from crossline.state.windows.rolling_window import insert, move
 from crossline.state.windows.verdicts.applicable_rules import judged_by, judging, remember
-from crossline.state.windows.verdicts.comparison import compare, counted_in, write_figure
+from crossline.state.windows.verdicts.comparison import (
+    compare,
+    counted_in,
+    figure_place,
+    some_satisfied,
+    write_figure,
+)
 from crossline.state.windows.verdicts.record_emission import hits_fit, kept
 from crossline.state.windows.window_values import count_figure, int_mean, sum_int
 
@@ -194,15 +200,17 @@ def compare_rows(h: int, start: int) -> Any:
         if i < 0 or not judging(h, i, row):
             continue
         slot = get(h, at.SLOT, i)
+        satisfied = some_satisfied(h, slot)
         for c in range(get(h, at.N_WINDOWS)):
             if not judged_by(h, c):
                 continue
             count = get(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c)
             for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
-                figure_row = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
-                put(h, at.WHOLE, get(h, at.FIGURE_I, figure_row))
-                put(h, at.REAL, get(h, at.FIGURE_F, figure_row))
-                put(h, at.UP_REST, get(h, at.FIGURE_UP, figure_row))
-                compare(h, slot, c, g, i, row, -1, count, get(h, at.FIGURE_DEFINED, figure_row) != 0)
+                stands = figure_place(h, row, get(h, at.AGGREGATE_FIGURE, g))
+                put(h, at.WHOLE, get(h, at.FIGURE_I, stands))
+                put(h, at.REAL, get(h, at.FIGURE_F, stands))
+                put(h, at.UP_REST, get(h, at.FIGURE_UP, stands))
+                defined = get(h, at.FIGURE_DEFINED, stands) != 0
+                compare(h, slot, c, g, i, row, -1, count, defined, satisfied)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return rows

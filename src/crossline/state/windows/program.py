@@ -15,6 +15,7 @@ from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPla
 from crossline.programs.kinds import Operator
 from crossline.programs.registry import aggregates, declared
 from crossline.state.windows.emission.columns import cooldowns, members
+from crossline.state.windows.quiet_ranges import quiet_ranges
 
 # Kinds of pointers into a window.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
@@ -71,6 +72,10 @@ class KernelProgram(NamedTuple):
     low_f: F64
     high_f: F64
     negated: U8
+    quiet_low_i: I64  # of a group: where none of its lines is satisfied
+    quiet_high_i: I64
+    quiet_low_f: F64
+    quiet_high_f: F64
     line_class: I32
     every: U8  # of lines and formulas, by their numbers in the plan
     rearm: I64
@@ -278,18 +283,21 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
     of_cursor = sorted({(plan.aggregates[g].window, number[judge_class(plan, x)]) for g, x in by_group})
     line_group = np.array([groups.index(plan.lines[i].aggregate) for i in lines], np.int64)
     bounds = [bounds_of(plan.lines[i].operator, plan.lines[i].threshold) for i in lines]
+    negated = [plan.lines[i].operator == "!=" for i in lines]
+    line_at = np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32)
     return {
         "aggregate_at": parts.starts(plan.aggregates[g].window for g in groups),
         "aggregate_kind": _ints(kind_of(plan, plan.aggregates[g]) for g in groups),
         "aggregate_acc": _ints(first for first, _ in read),
         "aggregate_acc_2": _ints(second for _, second in read),
         "aggregate_col": _ints(plan.aggregates[g].column for g in groups),
-        "line_at": np.searchsorted(line_group, np.arange(len(groups) + 1)).astype(np.int32),
+        "line_at": line_at,
         "line_plan": _ints(lines),
         **wide_bounds(bounds),
         "low_f": np.array([b[2] for b in bounds], np.float64),
         "high_f": np.array([b[3] for b in bounds], np.float64),
-        "negated": _bytes(plan.lines[i].operator == "!=" for i in lines),
+        "negated": _bytes(negated),
+        **quiet_ranges(bounds, negated, line_at.tolist()),
         "every": _bytes(each.emit_every for each in plan.judging),
         "rearm": _longs(each.rearm_in(plan)[0] for each in plan.judging),
         **cooldowns(plan.judging),

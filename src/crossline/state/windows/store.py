@@ -32,7 +32,8 @@ from crossline.state.windows.point_query import loaded, no_rows, rows_under
 from crossline.state.windows.program import all_output_aggregates, class_lines, compile_plan, output_aggregates
 from crossline.state.windows.record_store import RecordStore, Sizes
 from crossline.state.windows.verdicts.feature_queries import FeatureQueries
-from crossline.state.windows.verdicts.formulas import Formulas, Judged, KernelFigures
+from crossline.state.windows.verdicts.figure_columns import FigureColumns
+from crossline.state.windows.verdicts.formulas import Formulas, Judged
 
 __all__ = ["Delta", "Hits", "KeySpaceState", "KeyedBatch", "Sizes", "warm", "warm_in_order"]
 
@@ -73,13 +74,15 @@ class KeySpaceState(RecordStore):
         ordered = self._deep and bool(self._memory.program.sortable.any()) if self.in_order is None else self.in_order
         outputs = ordered or bool(output_aggregates(self.plan))
         formula_reads: dict[int, FormulaRead] = {}
+        groups = all_output_aggregates(self.plan) if ordered else output_aggregates(self.plan)
+        columns = FigureColumns(self._memory, min(PIECE, len(batch)), len(groups)) if outputs else None
         for start in range(0, len(batch), PIECE if outputs else max(1, len(batch))):
             words[at.ROW_END] = min(start + PIECE, len(batch)) if outputs else len(batch)
-            if not outputs:
+            if columns is None:
                 words[at.ROW_FIGURES] = 0
                 self._go_through(JUDGE, start)
             else:
-                formula_reads |= self._judge_figures(batch, start, found["duplicate"], ordered=ordered)
+                formula_reads |= self._judge_figures(batch, start, columns, found["duplicate"], ordered=ordered)
         self._deep = bool(words[at.N_WALKED] > DEEP * len(batch))
         plan = self.plan
         looked_at = [*(plan.aggregates[x.aggregate].column for x in plan.lines), *(-1 for _ in plan.formulas), -1]
@@ -99,16 +102,18 @@ class KeySpaceState(RecordStore):
         while (row := self._memory.run(task, row)) < end:
             self._buffers.grow()
 
-    def _judge_figures(self, batch: KeyedBatch, start: int, copies: U8, *, ordered: bool) -> dict[int, FormulaRead]:
+    def _judge_figures(
+        self, batch: KeyedBatch, start: int, columns: FigureColumns, copies: U8, *, ordered: bool
+    ) -> dict[int, FormulaRead]:
         """Judge rows from ``start`` with output figures; what hits of formulas have read, by number of the hit."""
         end = int(self._memory.words[at.ROW_END])
-        groups = all_output_aggregates(self.plan) if ordered else output_aggregates(self.plan)
-        outputs = KernelFigures.of(end - start, len(groups))
-        self._listen(outputs, start)
+        columns.clear(start)
+        self._keep(at.ROW_RECORD, np.full(end - start, -1, np.int32), start)
         if ordered:
             self._judge_in_order(start, end)
         else:
             self._go_through(JUDGE, start)
+        outputs = columns.figures(end - start)
         judged = Judged(batch, slice(start, end), copies)
         self._feature_queries.take(outputs, judged)
         if not self.plan.formulas:
@@ -130,18 +135,6 @@ class KeySpaceState(RecordStore):
         memory.keep(at.NEWEST_OF, np.empty(len(order), np.int32))
         memory.run(FIGURES, len(order))
         self._go_through(COMPARE, start)
-
-    def _listen(self, outputs: KernelFigures, start: int) -> None:
-        """Have the kernel put figures of the rows from ``start`` into ``outputs``."""
-        self._memory.words[at.ROW_FIGURES] = outputs.whole.shape[1]
-        self._keep(at.ROW_RECORD, np.full(len(outputs.whole), -1, np.int32), start)
-        for name, array in (
-            (at.FIGURE_I, outputs.whole),
-            (at.FIGURE_UP, outputs.up),
-            (at.FIGURE_F, outputs.real),
-            (at.FIGURE_DEFINED, outputs.defined),
-        ):
-            self._keep(name, array, start)
 
     def _keep(self, name: int, array: Any, start: int) -> None:
         """Hold ``array``, which begins with row ``start``: to the kernel, as if it began with the batch's first row."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.arithmetic.double_double import pair_add, pair_divide, pair_product, pair_sqrt, two_sum
+from crossline.state.arithmetic.double_double import pair_add, pair_divide, pair_product, pair_root, pair_sqrt, two_sum
 from crossline.state.arithmetic.rolling_sums import add_deviation, add_float, add_whole, clear_deviation, pair_of
 from crossline.state.arithmetic.superaccumulator import (
     FLOAT_UNIT,
@@ -53,6 +53,9 @@ from crossline.state.memory.layout import (
     SD_COL,
     SF_COL,
     SI_COL,
+    SPREAD,
+    SPREAD_OFF,
+    SPREAD_REST,
     SQUARES,
     SQUARES_REST,
     SUM,
@@ -152,19 +155,25 @@ def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
 def spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     """Standard deviation ``k`` from its rolling sums, and how far it may be off (inf: only a scan can tell)."""
     total, total2, off = _squares(h, slot, k, extra, n)
+    put(h, SPREAD, total)
+    put(h, SPREAD_REST, total2)
+    put(h, SPREAD_OFF, off)
     most = (total + total2 + off) / (n - 1)
     if not (0.0 <= most < math.inf):
         return 0.0, math.inf
     spread = math.sqrt(most)
+    if off < total * 1e-9:  # then the lesser bound is above this, which takes no other root
+        return spread, spread * 4e-9
     return spread, spread * (1.0 + 1e-9) - math.sqrt(max((total + total2 - off) / (n - 1), 0.0)) * (1.0 - 1e-9)
 
 
 @jit
 def _squares(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     """Of standard deviation ``k`` the sum of squared distances from the mean, as a pair, and how far it may be off."""
-    at, room = deviation_at(h, slot, k), address(h, SCRATCH)
-    copy_bytes(at, room, DEVIATION_BYTES)
+    room = deviation_at(h, slot, k)
     if extra >= 0:
+        room = address(h, SCRATCH)
+        copy_bytes(deviation_at(h, slot, k), room, DEVIATION_BYTES)
         add_deviation(h, room, extra, get(h, SD_COL, k), 1.0)
     high, low, squares, squares2 = (
         load(room, SUM),
@@ -293,18 +302,20 @@ def streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
 
 @jit
 def settled_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
-    """Replace the deviation at FIGURE by the nearest float: that of its rolling sums where they leave no doubt."""
+    """Replace the deviation that ``spread`` put at FIGURE by the nearest float.
+
+    It is that of its rolling sums where they leave no doubt.
+    """
     if get(h, OFF) == 0.0:
         return
-    n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
-    total, total2, off = _squares(h, slot, get(h, AGGREGATE_ACC, g), extra, n)
-    if off < math.inf:
-        low, low2 = pair_add(total, total2, -off, 0.0)
-        high, high2 = pair_add(total, total2, off, 0.0)
-        low, low2 = pair_divide(low, low2, np.float64(n - 1))
-        high, high2 = pair_divide(high, high2, np.float64(n - 1))
-        if low > 0.0 and pair_sqrt(low, low2) == pair_sqrt(high, high2):
-            put(h, REAL, pair_sqrt(low, low2))
+    off = get(h, SPREAD_OFF)
+    if off < get(h, SPREAD) * 1e-17:
+        n = np.float64(get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0) - 1)
+        square, square2 = pair_divide(get(h, SPREAD), get(h, SPREAD_REST), n)
+        root, rest = pair_root(square, square2)
+        doubt = off / n / root + root * 1e-29
+        if root + (rest - doubt) == root + (rest + doubt):
+            put(h, REAL, root + rest)
             put(h, OFF, 0.0)
             return
     settle(h, slot, c, g, extra)

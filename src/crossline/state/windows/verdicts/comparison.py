@@ -6,8 +6,8 @@ from typing import Any
 
 from crossline.state.memory import layout as at
 from crossline.state.memory.access import inlined, jit
-from crossline.state.memory.addresses import before, clock, enters
-from crossline.state.memory.fields import get, put
+from crossline.state.memory.addresses import before, clock, enters, sat_at
+from crossline.state.memory.fields import get, load, put
 from crossline.state.windows.program import COUNT, INTEGERS
 from crossline.state.windows.verdicts.record_emission import emits, meets_real, meets_whole, note_hit, note_window
 from crossline.state.windows.window_values import settle, settled_spread
@@ -32,16 +32,30 @@ def counted_in(h: int, c: int, i: int) -> Any:
 
 
 @jit
+def figure_place(h: int, row: int, number: int) -> Any:
+    """Where output figure ``number`` of a row stands (see ``figure_columns``)."""
+    return number * get(h, at.FIGURE_ROWS) + row
+
+
+@jit
 def write_figure(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
-    """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later."""
-    if defined and get(h, at.OFF, 0) != 0.0:
+    """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later.
+
+    One that is not leaves its place as it is: 0.
+    """
+    if not defined:
+        return
+    if get(h, at.OFF, 0) != 0.0:
         settled_spread(h, slot, c, g, extra)
-    place = row * get(h, at.ROW_FIGURES) + get(h, at.AGGREGATE_FIGURE, g)
-    put(h, at.FIGURE_DEFINED, place, 1 if defined else 0)
+    place, kind = figure_place(h, row, get(h, at.AGGREGATE_FIGURE, g)), get(h, at.AGGREGATE_KIND, g)
+    put(h, at.FIGURE_DEFINED, place, 1)
+    if kind >= INTEGERS:
+        put(h, at.FIGURE_F, place, get(h, at.REAL, 0))
+        return
     put(h, at.FIGURE_I, place, get(h, at.WHOLE, 0))
-    up = 0 if get(h, at.AGGREGATE_KIND, g) == COUNT else get(h, at.UP_REST, 0)
-    put(h, at.FIGURE_UP, place, up)
-    put(h, at.FIGURE_F, place, get(h, at.REAL, 0))
+    if kind != COUNT and get(h, at.UP_REST, 0) != 0:
+        put(h, at.FIGURE_UP, place, get(h, at.UP_REST, 0))
+        count_up(h, at.N_WIDE)
 
 
 @jit
@@ -53,11 +67,45 @@ def _doubtful(h: int, x: int, real: float) -> Any:
 
 
 @inlined
-def compare(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, count: int, defined: bool) -> None:
+def some_satisfied(h: int, slot: int) -> Any:
+    """Whether some line was satisfied at the last record of the key that it judged."""
+    lines, some = get(h, at.LINES), 0
+    for byte in range(lines >> 3):
+        some |= load(sat_at(h, slot, byte), at.SAT)
+    if lines & 7:
+        some |= load(sat_at(h, slot, lines >> 3), at.SAT) & ((1 << (lines & 7)) - 1)
+    return some != 0
+
+
+@inlined
+def _is_quiet(h: int, g: int) -> Any:
+    """Whether the figure of group ``g``, also where it may be off, satisfies none of its lines."""
+    kind = get(h, at.AGGREGATE_KIND, g)
+    if kind < INTEGERS:
+        within = get(h, at.QUIET_LOW_I, g) <= get(h, at.WHOLE, 0) <= get(h, at.QUIET_HIGH_I, g)
+        return within and (kind == COUNT or get(h, at.UP_REST, 0) == 0)
+    real, off = get(h, at.REAL, 0), get(h, at.OFF, 0)
+    return get(h, at.QUIET_LOW_F, g) < real - off and real + off < get(h, at.QUIET_HIGH_F, g)
+
+
+@inlined
+def compare(
+    h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, count: int, defined: bool, satisfied: bool
+) -> None:
     """Judge record ``i`` by the lines of group ``g``, whose value stands at FIGURE if it is defined.
 
-    ``count``: entries of its window, or COUNT_NOW where they are those of the cursor as it stands.
+    ``count``: entries of its window, or COUNT_NOW where they are those of the cursor as it stands. ``satisfied``:
+    whether some line of the key was satisfied before the record.
     """
+    if get(h, at.LINE_AT, g) == get(h, at.LINE_AT, g + 1):
+        return
+    if satisfied or (defined and not _is_quiet(h, g)):
+        _compare_lines(h, slot, c, g, i, row, extra, count, defined)
+
+
+@jit
+def _compare_lines(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, count: int, defined: bool) -> None:
+    """As ``compare``, line by line."""
     kind = get(h, at.AGGREGATE_KIND, g)
     is_int = kind < INTEGERS
     whole, real = get(h, at.WHOLE, 0), get(h, at.REAL, 0)

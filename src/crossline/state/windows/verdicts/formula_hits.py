@@ -9,7 +9,7 @@ from crossline.state.memory.access import jit
 from crossline.state.memory.addresses import sat_at
 from crossline.state.memory.fields import get, load
 from crossline.state.windows.verdicts.applicable_rules import judging, remember
-from crossline.state.windows.verdicts.comparison import note_records
+from crossline.state.windows.verdicts.comparison import figure_place, note_records
 from crossline.state.windows.verdicts.record_emission import emits, hits_fit, note_hit
 
 
@@ -59,6 +59,6 @@ def _emit_row(h: int, slot: int, i: int, row: int) -> None:
 @jit
 def _note(h: int, f: int, i: int, row: int) -> None:
     """Note a hit of formula ``f`` at record ``i``; what is shown as its value is known outside."""
-    count = get(h, at.FIGURE_I, row * get(h, at.ROW_FIGURES) + get(h, at.FORMULA_COUNT, f))
+    count = get(h, at.FIGURE_I, figure_place(h, row, get(h, at.FORMULA_COUNT, f)))
     n = note_hit(h, get(h, at.LINES) + f, row, 0, 0, 0.0, count)
     note_records(h, n, 0, get(h, at.FORMULA_WINDOW, f), count, i)

@@ -23,12 +23,16 @@ Number = int | float | None
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """Output figures of n rows, a column each; see ``FIGURE_I`` and its like in ``layout``."""
+    """Output figures of n rows, a column each; see ``FIGURE_I`` and its like in ``layout``.
+
+    ``whole`` and ``real`` may be one memory: of each figure one of the two is read. ``wide``: False where ``up`` is 0.
+    """
 
     whole: I64
     up: I64
     real: F64
     defined: U8
+    wide: bool = True
 
     @staticmethod
     def of(rows: int, columns: int) -> KernelFigures:
@@ -228,7 +232,7 @@ class Formulas:
     def _wide(self, outputs: KernelFigures, facts: Mapping[str, pa.Array]) -> Any:
         """bool[rows]: where a figure, of the key or cross-key, is an integer of more than 64 bits."""
         wide: Any = np.zeros(len(outputs.up), np.bool_)
-        if np.count_nonzero(outputs.up):
+        if outputs.wide and np.count_nonzero(outputs.up):
             wide = outputs.up[:, np.flatnonzero(self._is_int)].any(axis=1)  # lines may have further output figures
         for name in self._ups & facts.keys():
             wide |= facts[name].fill_null(0).to_numpy(zero_copy_only=False) != 0
