@@ -65,6 +65,7 @@ WIDE_CLOCKS = _number(
 # How many of each kind the plan has.
 COLUMNS = _number("COLUMNS", "columns of values", "plan")
 N_WINDOWS = _number("N_WINDOWS", "windows of a key", "plan")
+N_BEGINNINGS = _number("N_BEGINNINGS", "different distances from a record to where its windows begin", "plan")
 CHAINS = _number("CHAINS", "chains, for minima and maxima", "plan")
 LINKS = _number("LINKS", "links between like values, for distinct counts", "plan")
 POINTERS = _number("POINTERS", "pointers into windows", "plan")
@@ -156,6 +157,8 @@ SORTABLE = _array("SORTABLE", I64, "N_WINDOWS", "whether its figures need no ord
 FORMULA_CLASS = _array("FORMULA_CLASS", I64, "FORMULAS", "the formula's class", "plan")
 FORMULA_WINDOW = _array("FORMULA_WINDOW", I64, "FORMULAS", "the window that hits show", "plan")
 FORMULA_COUNT = _array("FORMULA_COUNT", I64, "FORMULAS", "the output figure that is its count", "plan")
+CLASS_MASK = _array("CLASS_MASK", I64, "N_WINDOWS", "bits of its classes; those from 62 on share the highest", "plan")
+BEGINNING = _array("BEGINNING", I64, "N_BEGINNINGS", "of windows that begin as far before a record the first", "plan")
 CLASS_LATE = _array("CLASS_LATE", I64, "CLASSES", "the latest lateness that it judges, in ms", "plan")
 
 # Patterns (see ``state/patterns``): a line is a pattern, and a class of its own: when it is in force, and how late the

@@ -12,14 +12,13 @@ from crossline.plan.spaces import AggregateSpec, PanePart, PaneSpacePlan, own_pa
 from crossline.programs.registry import aggregates
 from crossline.state.panes import layout as at
 from crossline.state.windows.emission.columns import cooldown_columns, cooldowns
+from crossline.state.windows.line_bounds import bounds_of, wide_bounds
 from crossline.state.windows.program import (
     INT_KINDS,
     all_output_aggregates,
-    bounds_of,
     classes,
     judge_class,
     kind_of,
-    wide_bounds,
 )
 
 # Kinds of parts, in bytes of a pane.

@@ -17,7 +17,7 @@ from crossline.state.retraction.figure_bounds import EXACT
 from crossline.state.retraction.replays import Arrivals
 from crossline.state.retraction.table import Table
 from crossline.state.windows.emission.columns import in_force
-from crossline.state.windows.program import bounds_of, wide_bounds
+from crossline.state.windows.line_bounds import bounds_of, wide_bounds
 
 _KINDS = {"count": at.COUNT, "sum": at.SUM, "avg": at.AVG, "min": at.MIN, "max": at.MAX, "distinct_count": at.DISTINCT}
 

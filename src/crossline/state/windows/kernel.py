@@ -119,11 +119,12 @@ def judge_rows(h: int, start: int) -> Any:
         newest = place(h, slot, i)
         if row_figures:
             put(h, at.ROW_RECORD, row, i)
-        if not judging(h, i, row):
+        judges = judging(h, i, row)
+        if judges == 0:
             continue
         satisfied = some_satisfied(h, slot)
         for c in range(get(h, at.N_WINDOWS)):
-            if not judged_by(h, c):
+            if not judged_by(h, c, judges):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)

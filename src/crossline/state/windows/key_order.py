@@ -49,10 +49,11 @@ def take_rows(h: int, start: int) -> None:
         if get(h, at.UNTIED):
             continue  # nothing asks for its place before all are there
         newest = place(h, slot, i)
-        if not judging(h, i, row):
+        judges = judging(h, i, row)
+        if judges == 0:
             continue
         for c in range(get(h, at.N_WINDOWS)):
-            if get(h, at.SORTABLE, c) or not judged_by(h, c):
+            if get(h, at.SORTABLE, c) or not judged_by(h, c, judges):
                 continue
             move(h, slot, c, i, newest)
             extra = counted_in(h, c, i)
@@ -127,10 +128,11 @@ def _figures_of(h: int, slot: int, start: int, end: int) -> None:
     for p in range(start, end):
         i = _ordered(h, p)
         row = get(h, at.RETAINED, kept(h, i))
-        if not judging(h, i, row):
+        judges = judging(h, i, row)
+        if judges == 0:
             continue
         for c in range(get(h, at.N_WINDOWS)):
-            if get(h, at.SORTABLE, c) and judged_by(h, c):
+            if get(h, at.SORTABLE, c) and judged_by(h, c, judges):
                 move(h, slot, c, i, False)
                 left, passed = _moved_on(h, c, clock(h, i), end)
                 some = passed > left and get(h, at.NEWEST_OF, passed - 1) > i
@@ -197,12 +199,15 @@ def compare_rows(h: int, start: int) -> Any:
         if not hits_fit(h, lines):
             return row
         i = get(h, at.ROW_RECORD, row)
-        if i < 0 or not judging(h, i, row):
+        if i < 0:
+            continue
+        judges = judging(h, i, row)
+        if judges == 0:
             continue
         slot = get(h, at.SLOT, i)
         satisfied = some_satisfied(h, slot)
         for c in range(get(h, at.N_WINDOWS)):
-            if not judged_by(h, c):
+            if not judged_by(h, c, judges):
                 continue
             count = get(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c)
             for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):

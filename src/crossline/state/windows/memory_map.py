@@ -86,6 +86,7 @@ class MemoryMap:
         for name, count in (
             (at.COLUMNS, len(plan.columns)),
             (at.N_WINDOWS, len(plan.windows)),
+            (at.N_BEGINNINGS, len(program.beginning)),
             (at.CHAINS, len(program.chain_filter)),
             (at.LINKS, len(program.link_filter)),
             (at.POINTERS, len(program.pt_kind)),

@@ -15,7 +15,9 @@ from crossline.state.memory.addresses import after, clock, key_start, row_of, sl
 from crossline.state.memory.fields import address, get, load, put
 from crossline.state.memory.layout import (
     BATCH_KEYS,
+    BEGINNING,
     CLOCK_MS,
+    COLUMNS,
     FIRST_OF,
     ID_HASH,
     ID_TABLE,
@@ -26,14 +28,21 @@ from crossline.state.memory.layout import (
     KEY_SLOT,
     KEY_TABLE,
     KEYS,
+    LINK_COL,
+    LINKS,
+    N_BEGINNINGS,
     N_WINDOWS,
     NUMBERED,
     SCOUTS,
+    SLOT_BYTES,
     TAIL,
+    VALUE_TABLE,
+    VALUES,
     WINDOW,
 )
-from crossline.state.records.hash_tables import AHEAD, PLACES_MASK, block_of, find_key, item_of, tag_of
+from crossline.state.records.hash_tables import AHEAD, PLACES_MASK, block_of, find_key, item_of, tag_of, value_hash
 
+CACHE_LINE = 64
 SCOUTS_EACH = 4  # cursors that are looked at ahead
 FIRSTS, STEP, LAST_STEP = 12, 2, 4  # rows ahead: when windows' firsts are called for, and where scouts go on
 
@@ -95,12 +104,17 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         prefetch(address(h, ID_TABLE) + block_of(h, ID_TABLE, np.uint64(get(h, ID_HASH, row + AHEAD))))
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
-            prefetch(slot_row(h, slot))
+            _call_for_row(h, slot)
     cursors = min(get(h, N_WINDOWS), SCOUTS_EACH)
     if row + FIRSTS < rows:
         slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
         if slot >= 0:
             prefetch(row_of(h, get(h, TAIL, slot)))
+            for k in range(get(h, N_BEGINNINGS)):
+                prefetch(row_of(h, get(h, FIRST_OF, slot, get(h, BEGINNING, k))))
+            for k in range(get(h, LINKS)):
+                value = get(h, VALUES, (row + FIRSTS) * get(h, COLUMNS) + get(h, LINK_COL, k))
+                prefetch(address(h, VALUE_TABLE) + block_of(h, VALUE_TABLE, value_hash(slot, k, value)))
         for c in range(cursors):
             first = get(h, FIRST_OF, slot, c) if slot >= 0 else -1
             put(h, SCOUTS, scouts + c, first)
@@ -108,6 +122,14 @@ def look_ahead(h: int, row: int, rows: int) -> None:
     if cursors and row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
         for ahead in range(LAST_STEP, FIRSTS, STEP):
             _scout(h, row + ahead, cursors)
+
+
+@jit
+def _call_for_row(h: int, slot: int) -> None:
+    """Call for a slot's row."""
+    at = slot_row(h, slot)
+    for line in range(0, get(h, SLOT_BYTES), CACHE_LINE):
+        prefetch(at + line)
 
 
 @jit

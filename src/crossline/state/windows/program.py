@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
@@ -11,11 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crossline.basics.values import F64, I32, I64, U8
-from crossline.plan.spaces import AggregateSpec, ComparisonPlan, FeatureQueryPlan, FormulaPlan, KeySpacePlan, WindowPlan
-from crossline.programs.kinds import Operator
+from crossline.plan.spaces import (
+    AggregateSpec,
+    ComparisonPlan,
+    FeatureQueryPlan,
+    FormulaPlan,
+    KeySpacePlan,
+    WindowPlan,
+    WindowSpec,
+)
 from crossline.programs.registry import aggregates, declared
 from crossline.state.windows.emission.columns import cooldowns, members
-from crossline.state.windows.quiet_ranges import quiet_ranges
+from crossline.state.windows.line_bounds import bounds_of, quiet_ranges, wide_bounds
 
 # Kinds of pointers into a window.
 MIN, MAX, FIRST, LAST = 0, 1, 2, 3
@@ -24,8 +29,8 @@ MIN, MAX, FIRST, LAST = 0, 1, 2, 3
 _POINTERS = {"min": MIN, "max": MAX, "first": FIRST, "last": LAST, "earliest": FIRST, "latest": LAST}
 _OF_CLOCKS = ("earliest", "latest")
 KEPT = (*_POINTERS, "sum", "squares", "decayed", "different")
+MASKED_CLASSES = 62  # classes that have a bit of their own in a mask
 I64_MIN, I64_MAX = -(2**63), 2**63 - 1
-WIDEST = 2**120  # beyond any sum of as many int64 as there can be records
 
 
 class KernelProgram(NamedTuple):
@@ -88,6 +93,8 @@ class KernelProgram(NamedTuple):
     span_from: I64
     span_until: I64
     class_late: I64
+    class_mask: I64  # per cursor: bits of its classes
+    beginning: I32  # of the windows that begin as far before a record, the first
     delay: I64
     begins: I64  # of the window, before the record: the first and the last clock in it
     ends: I64
@@ -261,8 +268,9 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
         right_open=_bytes(c.right_open for c in plan.windows),
         include=_bytes(c.include_current for c in plan.windows),
         delay=_longs(c.delay_ms for c in plan.windows),
-        begins=_longs(c.delay_ms + c.window_ms - 1 + c.left_closed for c in plan.windows),
+        begins=_longs(_begins(c) for c in plan.windows),
         ends=_longs(c.delay_ms + c.right_open for c in plan.windows),
+        beginning=_ints({_begins(c): k for k, c in reversed([*enumerate(plan.windows)])}.values()),
         adds=_bytes(c.right_open and c.include_current and not c.delay_ms for c in plan.windows),
         **_Parts(plan).arrays(),
         **_judging(plan),
@@ -309,10 +317,24 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "span_from": _longs(start for c in number for start, _ in c[1]),
         "span_until": _longs(end for c in number for _, end in c[1]),
         "class_late": _longs(c[2] for c in number),
+        "class_mask": _masks(of_cursor, len(plan.windows)),
         "aggregate_figure": _ints(output_groups.index(g) for g in groups),
         "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.windows))),
         **_formulas(plan),
     }
+
+
+def _begins(window: WindowSpec) -> int:
+    """How long before a record the first clock in its window is, in ms."""
+    return window.delay_ms + window.window_ms - 1 + window.left_closed
+
+
+def _masks(of_cursor: Iterable[tuple[int, int]], cursors: int) -> I64:
+    """Bits of each cursor's classes; those from MASKED_CLASSES on share the highest."""
+    masks = [0] * cursors
+    for cursor, number in of_cursor:
+        masks[cursor] |= 1 << min(number, MASKED_CLASSES)
+    return _longs(masks)
 
 
 def _sortable(plan: KeySpacePlan, cursor: int) -> bool:
@@ -330,57 +352,6 @@ def _formulas(plan: KeySpacePlan) -> dict[str, Any]:
         "formula_window": _ints(plan.aggregates[each.figures[0][2]].window for each in formulas),
         "formula_count": _ints(output_groups.index(each.figures[0][2]) for each in formulas),
     }
-
-
-def bounds_of(operator: Operator, threshold: float) -> tuple[int, int, float, float]:
-    """The values that satisfy, as closed ranges of integers and of float64. For ``!=`` the range of those that do not.
-
-    Integers are compared exactly: ``> 100.5`` is ``>= 101``, and ``== 100.5`` is empty.
-    """
-    low_i, high_i, low_f, high_f = -WIDEST, WIDEST, -math.inf, math.inf
-    up_i, down_i = math.ceil(threshold), math.floor(threshold)
-    up_f, down_f = _float_at_least(threshold), -_float_at_least(-threshold)
-    match operator:
-        case ">=":
-            low_i, low_f = up_i, up_f
-        case ">":
-            low_i, low_f = down_i + 1, math.nextafter(down_f, math.inf)
-        case "<=":
-            high_i, high_f = down_i, down_f
-        case "<":
-            high_i, high_f = up_i - 1, math.nextafter(up_f, -math.inf)
-        case "==" | "!=":
-            low_i, high_i, low_f, high_f = up_i, down_i, up_f, down_f
-    return low_i, high_i, low_f, high_f
-
-
-def wide_bounds(bounds: list[tuple[int, int, float, float]]) -> dict[str, I64]:
-    """The bounds on integers: cut to 64 bits (1 to 0 where nothing is left), and whole."""
-    empty = [low > I64_MAX or high < I64_MIN for low, high, _, _ in bounds]
-    lows = [max(-WIDEST, min(WIDEST, low)) for low, *_ in bounds]
-    highs = [max(-WIDEST, min(WIDEST, high)) for _, high, *_ in bounds]
-    return {
-        "low_i": _longs(1 if none else max(low, I64_MIN) for none, low in zip(empty, lows, strict=True)),
-        "high_i": _longs(0 if none else min(high, I64_MAX) for none, high in zip(empty, highs, strict=True)),
-        "low_rest": _longs(_rest(low) for low in lows),
-        "low_up": _longs((low - _rest(low)) >> 64 for low in lows),
-        "high_rest": _longs(_rest(high) for high in highs),
-        "high_up": _longs((high - _rest(high)) >> 64 for high in highs),
-    }
-
-
-def _rest(value: int) -> int:
-    """What an int64 keeps of an integer."""
-    return (value + 2**63) % 2**64 - 2**63
-
-
-def _float_at_least(threshold: float) -> float:
-    """The least float64 that is not below ``threshold``, which may be an integer that no float is."""
-    try:
-        near = float(threshold)
-    except OverflowError:
-        return math.inf if threshold > 0 else -sys.float_info.max
-    return near if near >= threshold else math.nextafter(near, math.inf)
 
 
 def _clip(value: int) -> int:

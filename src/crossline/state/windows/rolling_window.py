@@ -103,9 +103,51 @@ def add(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
         _add_values(h, slot, c, r, first, last)
 
 
+@inlined
+def _append(h: int, slot: int, c: int, r: int, first: int) -> None:
+    """As ``add``, of the record that stands directly behind the run, which begins with ``first``."""
+    if not enters(h, r, get(h, WINDOW_FILTER, c)):
+        return
+    window = window_at(h, slot, c)
+    store(window, COUNT_OF, load(window, COUNT_OF) + 1)
+    if get(h, PLAIN, c) == 0:
+        _append_values(h, slot, c, r, first)
+
+
+@jit
+def _append_values(h: int, slot: int, c: int, r: int, first: int) -> None:
+    """As ``_add_values``: nothing in the run stands behind ``r``, so fewer records have to be looked at."""
+    _add_sums(h, slot, c, r)
+    for k in range(get(h, DC_AT, c), get(h, DC_AT, c + 1)):
+        like = load(same_at(h, r, get(h, DC_LINK, k)), SAME_BEFORE)
+        if like < 0 or first < 0 or precedes(h, like, first):
+            at = distinct_at(h, slot, k)
+            store(at, DISTINCT, load(at, DISTINCT) + 1)
+    for k in range(get(h, PT_AT, c), get(h, PT_AT, c + 1)):
+        at, kind = pointer_at(h, slot, k), get(h, PT_KIND, k)
+        f = load(at, POINTER)
+        if kind == LAST:
+            if f != UNKNOWN:
+                store(at, POINTER, r)
+        elif f == -1 or (f >= 0 and kind != FIRST and not beats(h, get(h, PT_CHAIN, k), f, r)):
+            store(at, POINTER, r)  # of equal values the later one, which stays longer
+
+
 @jit
 def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> None:
     """Take record ``r`` into the accumulators of cursor ``c``."""
+    _add_sums(h, slot, c, r)
+    for k in range(get(h, DC_AT, c), get(h, DC_AT, c + 1)):
+        if _only_one(h, k, r, first, last):
+            at = distinct_at(h, slot, k)
+            store(at, DISTINCT, load(at, DISTINCT) + 1)
+    for k in range(get(h, PT_AT, c), get(h, PT_AT, c + 1)):
+        _point(h, pointer_at(h, slot, k), k, r)
+
+
+@inlined
+def _add_sums(h: int, slot: int, c: int, r: int) -> None:
+    """Take the values of record ``r`` into the sums of cursor ``c``."""
     for k in range(get(h, SI_AT, c), get(h, SI_AT, c + 1)):
         add_whole(sum_i_at(h, slot, k), value_i(h, r, get(h, SI_COL, k)))
     for k in range(get(h, SF_AT, c), get(h, SF_AT, c + 1)):
@@ -115,12 +157,6 @@ def _add_values(h: int, slot: int, c: int, r: int, first: int, last: int) -> Non
             add_decayed(h, deviation_at(h, slot, k), r, get(h, SD_COL, k), get(h, SD_HALF, k), 1.0)
         else:
             add_deviation(h, deviation_at(h, slot, k), r, get(h, SD_COL, k), 1.0)
-    for k in range(get(h, DC_AT, c), get(h, DC_AT, c + 1)):
-        if _only_one(h, k, r, first, last):
-            at = distinct_at(h, slot, k)
-            store(at, DISTINCT, load(at, DISTINCT) + 1)
-    for k in range(get(h, PT_AT, c), get(h, PT_AT, c + 1)):
-        _point(h, pointer_at(h, slot, k), k, r)
 
 
 @jit
@@ -283,7 +319,7 @@ def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
     nxt = after(h, last) if last >= 0 else get(h, HEAD, slot)
     while nxt >= 0 and clock(h, nxt) <= high and (with_i or nxt != i):
         if first >= 0 or clock(h, nxt) >= low:
-            add(h, slot, c, nxt, first, last)
+            _append(h, slot, c, nxt, first)
             if first < 0:
                 first = nxt
         last = nxt

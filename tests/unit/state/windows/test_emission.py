@@ -28,7 +28,7 @@ from crossline.state.windows.emission.decision import (
     still_counts,
 )
 from crossline.state.windows.emission.hits import hits_in
-from crossline.state.windows.program import bounds_of, wide_bounds
+from crossline.state.windows.line_bounds import bounds_of, wide_bounds
 
 from .naive import OPERATORS
 from .naive import line as comparison

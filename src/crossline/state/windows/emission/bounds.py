@@ -17,7 +17,7 @@ class Bounds(NamedTuple):
 
 
 def bounds_in(words: BoundWords) -> Bounds:
-    """What holds a figure against the bounds that stand at ``words`` (see ``program.bounds_of``)."""
+    """What holds a figure against the bounds that stand at ``words`` (see ``line_bounds.bounds_of``)."""
     low_i, high_i, low_f, high_f, negated = words.LOW_I, words.HIGH_I, words.LOW_F, words.HIGH_F, words.NEGATED
     low_rest, low_up, high_rest, high_up = words.LOW_REST, words.LOW_UP, words.HIGH_REST, words.HIGH_UP
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from crossline.state.memory import layout as at
-from crossline.state.memory.access import inlined
+from crossline.state.memory.access import inlined, jit
 from crossline.state.memory.addresses import enters
 from crossline.state.memory.fields import get, put
+from crossline.state.windows.program import MASKED_CLASSES
+
+SHARED = 1 << MASKED_CLASSES  # the bit of classes that have none of their own
 
 
 @inlined
@@ -22,18 +25,25 @@ def in_force(h: int, k: int, ingest_ms: int, lateness_ms: int) -> Any:
 
 @inlined
 def judging(h: int, i: int, row: int) -> Any:
-    """Mark the classes of lines that judge record ``i``; whether any does."""
+    """Mark the classes of lines that judge record ``i``; their bits, as in CLASS_MASK: 0 where none does."""
     ingest_ms, lateness_ms, some = get(h, at.INGEST_MS, row), get(h, at.LATENESS_MS, row), 0
     for k in range(get(h, at.CLASSES)):
         judges = 1 if in_force(h, k, ingest_ms, lateness_ms) and enters(h, i, get(h, at.CLASS_FILTER, k)) else 0
         put(h, at.ACTIVE, k, judges)
-        some |= judges
-    return some != 0
+        some |= judges << min(k, MASKED_CLASSES)
+    return some
 
 
 @inlined
-def judged_by(h: int, c: int) -> Any:
-    """Whether a class that is marked judges by cursor ``c``."""
+def judged_by(h: int, c: int, judges: int) -> Any:
+    """Whether a class that is marked, of those with bits in ``judges``, judges by cursor ``c``."""
+    both = judges & get(h, at.CLASS_MASK, c)
+    return both != 0 and (both != SHARED or _judged_by_far(h, c))
+
+
+@jit
+def _judged_by_far(h: int, c: int) -> Any:
+    """As ``judged_by``, class by class."""
     judged = 0
     for k in range(get(h, at.CLASS_AT, c), get(h, at.CLASS_AT, c + 1)):
         judged |= get(h, at.ACTIVE, get(h, at.CLASS_OF, k))

@@ -24,7 +24,7 @@ def emit_rows(h: int, start: int) -> Any:
         if not hits_fit(h, formulas):
             return row
         i = get(h, at.ROW_RECORD, row)
-        if i < 0 or not judging(h, i, row):
+        if i < 0 or judging(h, i, row) == 0:
             continue
         slot = get(h, at.SLOT, i)
         if _some_hold(h, slot, row):
