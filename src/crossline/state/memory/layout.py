@@ -183,15 +183,12 @@ ANSWER_BYTES = _number("ANSWER_BYTES", "bytes of a record that hold a bit for ea
 
 # Scratch.
 ACTIVE = _array("ACTIVE", U8, "CLASSES", "whether the class judges the record", "scratch")
-FIGURE = _array("FIGURE", I64, "7", "a figure (see below)", "scratch")
+FIGURE = _array("FIGURE", I64, "4", "a figure (see below)", "scratch")
 _figure = Item("a figure", array=FIGURE)
 WHOLE = _figure.field("WHOLE", I64, "its integer")
 REAL = _figure.field("REAL", F64, "its float")
 OFF = _figure.field("OFF", F64, "how far the float may be off")
 UP_REST = _figure.field("UP_REST", I64, "what the integer lacks, in units of 2^64")
-SPREAD = _figure.field("SPREAD", F64, "of a deviation: the sum of squared distances from the mean")
-SPREAD_REST = _figure.field("SPREAD_REST", F64, "what rounding lost")
-SPREAD_OFF = _figure.field("SPREAD_OFF", F64, "how far that may be off")
 SCRATCH = _array("SCRATCH", I64, "LIMBS", "a wide number (see ``wide``), or a ring of hashes", "scratch")
 PASSED = _array("PASSED", I64, "N_WINDOWS", "the first in ORDER that is behind the window", "scratch")
 LEFT_BEHIND = _array("LEFT_BEHIND", I64, "N_WINDOWS", "the first in ORDER that is not before it", "scratch")

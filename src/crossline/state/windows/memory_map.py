@@ -70,7 +70,7 @@ class MemoryMap:
         for table in _TABLES:
             self._place(table, Region())
             self.rebuild(table, 1, fill=False)
-        self.keep(at.FIGURE, np.zeros(7, np.int64))
+        self.keep(at.FIGURE, np.zeros(4, np.int64))
         self.keep(at.SCRATCH, np.zeros(LIMBS, np.int64))
         self.keep(at.SCOUTS, np.zeros(AHEAD * SCOUTS_EACH, np.int64))
         for cursors in (at.PASSED, at.LEFT_BEHIND):

@@ -53,9 +53,6 @@ from crossline.state.memory.layout import (
     SD_COL,
     SF_COL,
     SI_COL,
-    SPREAD,
-    SPREAD_OFF,
-    SPREAD_REST,
     SQUARES,
     SQUARES_REST,
     SUM,
@@ -153,28 +150,55 @@ def _sum_anew(h: int, slot: int, c: int, col: int, at: int, rough: int) -> None:
 
 @jit
 def spread(h: int, slot: int, k: int, extra: int, n: int) -> Any:
-    """Standard deviation ``k`` from its rolling sums, and how far it may be off (inf: only a scan can tell)."""
-    total, total2, off = _squares(h, slot, k, extra, n)
-    put(h, SPREAD, total)
-    put(h, SPREAD_REST, total2)
-    put(h, SPREAD_OFF, off)
-    most = (total + total2 + off) / (n - 1)
+    """Standard deviation ``k`` from the leading parts of its rolling sums, and how far it may be off.
+
+    That far: most thresholds are farther away. ``sharpened_spread`` is for those that are not.
+    """
+    room = _with_extra(h, slot, k, extra)
+    square, squares = load(room, SUM) / n * load(room, SUM), load(room, SQUARES)
+    return _root_of(squares - square, load(room, ERROR) * 1.01 + (abs(squares) + square) * 1e-15 + 1e-290, n)
+
+
+@jit
+def sharpened_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
+    """Replace the deviation at FIGURE by that of its rolling sums as a whole."""
+    n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+    total, total2, off = _squares(h, slot, get(h, AGGREGATE_ACC, g), extra, n)
+    deviation, off = _root_of(total + total2, off + abs(total) * 1e-15, n)
+    put(h, REAL, deviation)
+    put(h, OFF, off)
+
+
+@inlined
+def _root_of(total: float, off: float, n: int) -> Any:
+    """The deviation where ``total`` is the sum of squared distances, or ``off`` away from it; how far it may be off.
+
+    inf: only a scan can tell.
+    """
+    most = (total + off) / (n - 1)
     if not (0.0 <= most < math.inf):
         return 0.0, math.inf
-    spread = math.sqrt(most)
+    root = math.sqrt(most)
     if off < total * 1e-9:  # then the lesser bound is above this, which takes no other root
-        return spread, spread * 4e-9
-    return spread, spread * (1.0 + 1e-9) - math.sqrt(max((total + total2 - off) / (n - 1), 0.0)) * (1.0 - 1e-9)
+        return root, root * 4e-9
+    return root, root * (1.0 + 1e-9) - math.sqrt(max((total - off) / (n - 1), 0.0)) * (1.0 - 1e-9)
+
+
+@inlined
+def _with_extra(h: int, slot: int, k: int, extra: int) -> Any:
+    """Where the sums of deviation ``k`` stand, with record ``extra`` (-1: none)."""
+    if extra < 0:
+        return deviation_at(h, slot, k)
+    room = address(h, SCRATCH)
+    copy_bytes(deviation_at(h, slot, k), room, DEVIATION_BYTES)
+    add_deviation(h, room, extra, get(h, SD_COL, k), 1.0)
+    return room
 
 
 @jit
 def _squares(h: int, slot: int, k: int, extra: int, n: int) -> Any:
     """Of standard deviation ``k`` the sum of squared distances from the mean, as a pair, and how far it may be off."""
-    room = deviation_at(h, slot, k)
-    if extra >= 0:
-        room = address(h, SCRATCH)
-        copy_bytes(deviation_at(h, slot, k), room, DEVIATION_BYTES)
-        add_deviation(h, room, extra, get(h, SD_COL, k), 1.0)
+    room = _with_extra(h, slot, k, extra)
     high, low, squares, squares2 = (
         load(room, SUM),
         load(room, SUM_REST),
@@ -302,20 +326,18 @@ def streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
 
 @jit
 def settled_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
-    """Replace the deviation that ``spread`` put at FIGURE by the nearest float.
-
-    It is that of its rolling sums where they leave no doubt.
-    """
+    """Replace the deviation at FIGURE by the nearest float: that of its rolling sums where they leave no doubt."""
     if get(h, OFF) == 0.0:
         return
-    off = get(h, SPREAD_OFF)
-    if off < get(h, SPREAD) * 1e-17:
-        n = np.float64(get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0) - 1)
-        square, square2 = pair_divide(get(h, SPREAD), get(h, SPREAD_REST), n)
+    n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+    total, total2, off = _squares(h, slot, get(h, AGGREGATE_ACC, g), extra, n)
+    if off < total * 1e-17:
+        square, square2 = pair_divide(total, total2, np.float64(n - 1))
         root, rest = pair_root(square, square2)
-        doubt = off / n / root + root * 1e-29
+        doubt = off / (n - 1) / root + root * 1e-29
         if root + (rest - doubt) == root + (rest + doubt):
             put(h, REAL, root + rest)
             put(h, OFF, 0.0)
             return
+    put(h, OFF, off)
     settle(h, slot, c, g, extra)

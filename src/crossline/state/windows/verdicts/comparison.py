@@ -10,7 +10,7 @@ from crossline.state.memory.addresses import before, clock, enters, sat_at
 from crossline.state.memory.fields import get, load, put
 from crossline.state.windows.program import COUNT, INTEGERS
 from crossline.state.windows.verdicts.record_emission import emits, meets_real, meets_whole, note_hit, note_window
-from crossline.state.windows.window_values import settle, settled_spread
+from crossline.state.windows.window_values import settle, settled_spread, sharpened_spread
 
 COUNT_NOW = -1
 
@@ -88,6 +88,15 @@ def _is_quiet(h: int, g: int) -> Any:
     return get(h, at.QUIET_LOW_F, g) < real - off and real + off < get(h, at.QUIET_HIGH_F, g)
 
 
+@jit
+def _is_quiet_sharpened(h: int, slot: int, c: int, g: int, extra: int) -> Any:
+    """The same after a second look at a figure that may be off."""
+    if get(h, at.AGGREGATE_KIND, g) < INTEGERS or get(h, at.OFF, 0) == 0.0:
+        return False
+    sharpened_spread(h, slot, c, g, extra)
+    return _is_quiet(h, g)
+
+
 @inlined
 def compare(
     h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, count: int, defined: bool, satisfied: bool
@@ -99,7 +108,8 @@ def compare(
     """
     if get(h, at.LINE_AT, g) == get(h, at.LINE_AT, g + 1):
         return
-    if satisfied or (defined and not _is_quiet(h, g)):
+    quiet = not defined or _is_quiet(h, g) or _is_quiet_sharpened(h, slot, c, g, extra)
+    if satisfied or not quiet:
         _compare_lines(h, slot, c, g, i, row, extra, count, defined)
 
 
