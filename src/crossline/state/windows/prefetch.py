@@ -110,8 +110,9 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
         if slot >= 0:
             prefetch(row_of(h, get(h, TAIL, slot)))
-            for k in range(get(h, N_BEGINNINGS)):
-                prefetch(row_of(h, get(h, FIRST_OF, slot, get(h, BEGINNING, k))))
+            if get(h, N_WINDOWS) > SCOUTS_EACH:  # else scouts call for all of them
+                for k in range(get(h, N_BEGINNINGS)):
+                    prefetch(row_of(h, get(h, FIRST_OF, slot, get(h, BEGINNING, k))))
             for k in range(get(h, LINKS)):
                 value = get(h, VALUES, (row + FIRSTS) * get(h, COLUMNS) + get(h, LINK_COL, k))
                 prefetch(address(h, VALUE_TABLE) + block_of(h, VALUE_TABLE, value_hash(slot, k, value)))
