@@ -105,6 +105,8 @@ def base_settings(jars: Sequence[Path]) -> dict[str, str]:
         "spark.shuffle.compress": "false",  # parts are compact already and stay on the machine
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.ui.retainedExecutions": "1",
+        # Spark describes the plan of each batch for its pages; so with the fewest words.
+        "spark.sql.ui.explainMode": "simple",
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.locality.wait": "0",

@@ -29,7 +29,8 @@ from crossline.runtime.snapshot.spark_log import began_ms, query_id
 from crossline.runtime.sources.intake import Intake, KafkaIntake
 from crossline.runtime.sources.plan_source import SourcePlan, fetchers_of
 from crossline.runtime.spark.flow import Input, in_one_task, in_stages, rows_frame, union_of
-from crossline.runtime.spark.task import batch_task, publish_batch
+from crossline.runtime.spark.task import publish_batch
+from crossline.runtime.spark_internals.batch_fetcher import Frame
 from crossline.runtime.spark_internals.rate_controller import RateController
 from crossline.runtime.spark_internals.shard_placement import ShardPlacement
 from crossline.runtime.stages.outcome import Outcome, collect_from_spark, collect_outcome
@@ -38,6 +39,7 @@ from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
+from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import AHEAD, IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
 from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_servers import StateServerJudge
@@ -242,8 +244,8 @@ class Batches:
         self._counted = -1
         self.done = -1  # the last batch that is with every sink, and noted
 
-    def run(self, frame: DataFrame, intake: Intake, batch_id: int, *, stored: bool = False) -> None:
-        """Judge the records of ``frame``, which ``intake`` reads, and give what comes of it to all sinks.
+    def run(self, frame: Frame, intake: Intake, batch_id: int, *, stored: bool = False) -> None:
+        """Judge the records of a frame, which ``intake`` reads, and give what comes of it to all sinks.
 
         ``stored``: they are from the lake, and not from the sources.
         """
@@ -257,20 +259,20 @@ class Batches:
         if self._on_batch is not None and not again:
             self._on_batch(delivery, self.totals)
 
-    def _run(self, frame: DataFrame, intake: Intake, batch_id: int, *, stored: bool) -> Delivery:
+    def _run(self, frame: Frame, intake: Intake, batch_id: int, *, stored: bool) -> Delivery:
         begun, begun_ms = time.monotonic(), time.time() * 1e3
         self.began_s = begun_ms / 1e3
         self.totals.first_s = self.totals.first_s or begun
         checkpoint = self._settings.checkpoint
-        publish_batch(self._spark, query_id(checkpoint), batch_id, began_ms(checkpoint, batch_id))
+        task = Task(query_id(checkpoint), batch_id, began_ms=began_ms(checkpoint, batch_id))
         with self._changes.judging():
             self._publish()
-            outcome = self._outcome(frame, intake, None if stored else batch_id)
+            outcome = self._outcome(frame, intake, task, stored=stored)
             verified = [] if stored else [source.verify() for source in self._sources]
             self._changes.judged(outcome.clocks)
             self._changes.note_unscored(outcome.figures.get("failed", {}))
             self._changes.trip_breakers(batch_id, outcome.alerts)
-        delivery = self._delivery(batch_id, outcome, begun, begun_ms)
+        delivery = self._delivery(task, outcome, begun, begun_ms)
         after = Stopwatch()
         self._publish()
         if self._ahead is not None and not stored and delivery.figures["records"] > ONE_TASK_RECORDS:
@@ -292,27 +294,28 @@ class Batches:
         if self._checkpoint is not None:
             self._checkpoint.publish(self._stopping)
 
-    def _outcome(self, frame: DataFrame, intake: Intake, batch_id: int | None) -> Outcome:
-        """The outcome of the batch (None: of records from the lake); small ones run without a Spark job if possible."""
+    def _outcome(self, frame: Frame, intake: Intake, task: Task, *, stored: bool) -> Outcome:
+        """The outcome of the batch (``stored``: from the lake); small ones run without a Spark job if possible."""
         # What a topic has deleted is not fetched from it: sinks have got it once.
-        fetchers = None if batch_id is None else fetchers_of(self._sources, self._changes.snapshot.streams)
-        if self._in_process is not None and batch_id is not None:
-            ranges = ranges_of(self._settings.checkpoint, batch_id, self._sources)
+        fetchers = None if stored else fetchers_of(self._sources, self._changes.snapshot.streams)
+        if self._in_process is not None and not stored:
+            ranges = ranges_of(self._settings.checkpoint, task.batch_id, self._sources)
             if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
-                rows = self._in_process.run(batch_task(self._spark), ranges)
+                rows = self._in_process.run(task, ranges)
                 if rows is not None:
                     return _run(IN_PROCESS, collect_outcome(rows, fetchers))
             else:
                 self._in_process.rest()
+        publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
         try:
             snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
             rows = None
-            if self._ahead is not None and batch_id is not None:
-                rows = self._ahead.rows(batch_id, self._changes.snapshot)
+            if self._ahead is not None and not stored:
+                rows = self._ahead.rows(task.batch_id, self._changes.snapshot)
             taken = None if rows is None else rows_frame(self._spark, rows)
-            planned = self._planner.plan((frame, intake), snapshot, self._cache, self._spill_folder, taken)
+            planned = self._planner.plan((frame(), intake), snapshot, self._cache, self._spill_folder, taken)
             outcome = _run(self._planner.way, collect_from_spark(planned, fetchers))
-            if batch_id is None:
+            if stored:
                 outcome.figures[STORED] = 1
             if taken is not None:
                 outcome.figures[AHEAD] = 1
@@ -328,7 +331,7 @@ class Batches:
         if self._in_process is not None:
             self._in_process.close()
 
-    def _delivery(self, batch_id: int, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
+    def _delivery(self, task: Task, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
         cost_ms = self._costs.of(self._changes.snapshot, outcome.costs)
         self.totals.cost(cost_ms)
         figures = {
@@ -340,13 +343,12 @@ class Batches:
             "cost_ms": shown(cost_ms),
             **({"records_max": self.rate.records} if self.rate is not None else {}),
         }
-        checkpoint = self._settings.checkpoint
         return replace(
-            outcome.delivery(self._settings.name, batch_id),
+            outcome.delivery(self._settings.name, task.batch_id),
             figures=figures,
             rule_events=self._changes.events(),
-            checkpoint=query_id(checkpoint),
-            began_ms=began_ms(checkpoint, batch_id),
+            checkpoint=task.query_id,
+            began_ms=task.began_ms or 0,
         )
 
     def _mark(self, delivery: Delivery) -> None:

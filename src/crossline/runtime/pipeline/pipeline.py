@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +30,7 @@ from crossline.runtime.spark.cancel import Cancellable
 from crossline.runtime.spark.disk_full import disk_full_line, retry_pauses_s
 from crossline.runtime.spark.failure import explained
 from crossline.runtime.spark.flow import union_of
-from crossline.runtime.spark_internals.batch_fetcher import BatchFetcher
+from crossline.runtime.spark_internals.batch_fetcher import BatchFetcher, Frame
 from crossline.runtime.spark_internals.query_cleanup import QueryCleanup
 from crossline.runtime.spark_internals.rate_controller import ReadLimits
 from crossline.runtime.spark_internals.shard_placement import shard_placement_of
@@ -144,7 +143,10 @@ class Pipeline:
     def _judge_stored(self) -> None:
         """Judge what topics have deleted behind a restored checkpoint, from the lake."""
         if self._stored_past is not None:
-            run = partial(self._batches.run, stored=True)
+
+            def run(frame: DataFrame, intake: Intake, batch_id: int) -> None:
+                self._batches.run(lambda: frame, intake, batch_id, stored=True)
+
             batches = StoredBatches(self._spark, self._settings.checkpoint, self._sources, self._stored_past, run)
             with self._jobs.jobs():
                 batches.judge()
@@ -156,6 +158,7 @@ class Pipeline:
             .trigger(processingTime=f"{self._settings.trigger_ms} milliseconds")
         )
         self._query = self._fetcher.attach(writer).start()
+        self._fetcher.adopt(self._query)
         if self._checkpoint is not None:
             self._checkpoint.on_lost = self._query.stop
         self._cleanup.watch(self._query)
@@ -210,7 +213,7 @@ class Pipeline:
                     self._held = ""  # no batch was under way that would say so
             return
 
-    def _batch(self, frame: DataFrame, batch_id: int) -> None:
+    def _batch(self, frame: Frame, batch_id: int) -> None:
         with of_work(batch_id=batch_id):
             self._batches.run(frame, self._intake, batch_id)
         self._held = ""

@@ -30,13 +30,6 @@ def running_task(partitions: int) -> Task:
     )
 
 
-def batch_task(spark: SparkSession) -> Task:
-    """In the driver, while a batch of a query runs: the batch as one task."""
-    local_property = spark.sparkContext.getLocalProperty
-    began = local_property(_BEGAN)
-    return Task(local_property(_QUERY) or "", int(local_property(_BATCH) or 0), 0, 1, int(began) if began else None)
-
-
 def publish_batch(spark: SparkSession, query_id: str, batch_id: int, began_ms: int) -> None:
     """Tasks of jobs that this thread starts are of this batch of the query, which began then.
 

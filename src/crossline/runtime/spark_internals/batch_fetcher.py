@@ -4,6 +4,9 @@ PySpark's ``foreachBatch`` has Python listen on a port, where Java calls for eac
 they are, takes any call of any object that Java may call, and makes a thread of each connection. So Java keeps a queue
 in place of a port: the thread of the query puts a batch there and waits, and a thread here takes it, over a connection
 that Python opened with Java's token. What Java needs for that is made of the text below by Spark's own compiler.
+
+A call to Java takes a third of a millisecond, and several where both processors are busy. So one call says how a batch
+ended and waits for the next, and the frame of a batch is fetched where Spark is to run it, which few small batches are.
 """
 
 from __future__ import annotations
@@ -17,13 +20,20 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
-from pyspark.sql.utils import ForeachBatchFunction
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from crossline.logs import get_logger
+
+log = get_logger(__name__)
 
 _NAME = "CrosslineBatches"
 # ``join`` waits on when the thread is interrupted, as one that reads from a socket does: a batch under way is never
 # left alone. ``next`` makes the thread that asks like that of the query, whose jobs are a group and end with it. What a
 # call raises names Python's error in the words that Spark knows.
+#
+# As a sink, which ``adopt`` makes it, it keeps a batch from Spark's own sink until the frame is asked for: that sink
+# plans each batch a second time, and generates its code, which is half of what Spark does for a small one. A failure
+# passes through Spark's sink, too, and is what it would be there.
 _JAVA = """
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
@@ -32,63 +42,120 @@ import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.spark.api.java.function.VoidFunction2;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 
-public class CrosslineBatches implements VoidFunction2 {
+public class CrosslineBatches implements VoidFunction2, Sink {
     private final LinkedBlockingQueue batches = new LinkedBlockingQueue();
+    private Sink sparks;
+    private Batch planned;
+    private Batch batch;
+
+    public void adopt(StreamExecution execution) throws Exception {
+        java.lang.reflect.Field field = StreamExecution.class.getDeclaredField("sink");
+        field.setAccessible(true);
+        this.sparks = (Sink) execution.sink();
+        field.set(execution, this);
+    }
+
+    public String toString() { return String.valueOf(this.sparks); }
+
+    public void addBatch(long number, org.apache.spark.sql.Dataset data) {
+        Batch found = new Batch((Dataset) data, number);
+        this.batches.add(found);
+        if (!((Boolean) found.sparks.join()).booleanValue()) return;
+        this.planned = found;
+        try {
+            this.sparks.addBatch(number, data);
+        } catch (Throwable failed) {
+            found.frame.completeExceptionally(failed);
+            CrosslineBatches.sneak(failed);
+        } finally {
+            this.planned = null;
+        }
+    }
 
     public void call(Object frame, Object number) throws Exception {
-        Batch batch = new Batch((Dataset) frame, ((Long) number).longValue());
-        this.batches.add(batch);
+        Batch found = this.planned;
+        if (found == null) {
+            found = new Batch((Dataset) frame, ((Long) number).longValue());
+            this.batches.add(found);
+        }
+        found.frame.complete(frame);
         try {
-            batch.done.join();
+            found.done.join();
         } catch (CompletionException failed) {
             throw (Exception) failed.getCause();
         }
     }
 
-    public Batch next() throws InterruptedException {
+    public long next() throws InterruptedException {
         while (true) {
             Object found = this.batches.take();
-            if (!(found instanceof Batch)) return null;
-            Batch batch = (Batch) found;
+            if (!(found instanceof Batch)) return -1L;
+            this.batch = (Batch) found;
             try {
-                SparkSession session = batch.frame.sparkSession();
-                session.sparkContext().setLocalProperties(batch.properties);
+                SparkSession session = this.batch.data.sparkSession();
+                session.sparkContext().setLocalProperties(this.batch.properties);
                 SparkSession.setActiveSession(session);
-                return batch;
+                return this.batch.number;
             } catch (RuntimeException failed) {
-                batch.done.completeExceptionally(failed);
+                this.ended(failed);
             }
         }
+    }
+
+    public Dataset frame() {
+        this.batch.sparks.complete(Boolean.TRUE);
+        return (Dataset) this.batch.frame.join();
+    }
+
+    public long succeeded() throws InterruptedException {
+        this.ended(null);
+        return this.next();
+    }
+
+    public long stopped() throws InterruptedException {
+        this.ended(new InterruptedException("stopped"));
+        return this.next();
+    }
+
+    public long failed(String text) throws InterruptedException {
+        this.ended(new py4j.Py4JException("An exception was raised by the Python Proxy. Return Message: " + text));
+        return this.next();
+    }
+
+    private void ended(Exception failed) {
+        Batch found = this.batch;
+        this.batch = null;
+        if (failed == null) {
+            found.done.complete(null);
+        } else {
+            found.done.completeExceptionally(failed);
+        }
+        found.sparks.complete(Boolean.valueOf(failed != null));
     }
 
     public void end() {
         this.batches.add("no more");
     }
 
+    private static void sneak(Throwable failed) {
+        org.apache.spark.unsafe.Platform.throwException(failed);
+    }
+
     public static class Batch {
-        final Dataset frame;
+        final Dataset data;
         final long number;
         final Properties properties;
+        final CompletableFuture sparks = new CompletableFuture();
+        final CompletableFuture frame = new CompletableFuture();
         final CompletableFuture done = new CompletableFuture();
 
-        Batch(Dataset frame, long number) {
-            this.frame = frame;
+        Batch(Dataset data, long number) {
+            this.data = data;
             this.number = number;
-            this.properties = frame.sparkSession().sparkContext().getLocalProperties();
-        }
-
-        public Dataset frame() { return this.frame; }
-
-        public long number() { return this.number; }
-
-        public void succeeded() { this.done.complete(null); }
-
-        public void stopped() { this.done.completeExceptionally(new InterruptedException("stopped")); }
-
-        public void failed(String text) {
-            String message = "An exception was raised by the Python Proxy. Return Message: " + text;
-            this.done.completeExceptionally(new py4j.Py4JException(message));
+            this.properties = data.sparkSession().sparkContext().getLocalProperties();
         }
     }
 }
@@ -103,7 +170,8 @@ def _compiled(gateway: Any) -> Any:
     return compiler.getClassLoader().loadClass(_NAME).getDeclaredConstructors()[0]
 
 
-EachBatch = Callable[[DataFrame, int], None]
+Frame = Callable[[], DataFrame]  # fetches the frame of a batch
+EachBatch = Callable[[Frame, int], None]
 
 
 class BatchFetcher:
@@ -114,7 +182,7 @@ class BatchFetcher:
 
     def __init__(self, spark: SparkSession, run: EachBatch, stopping: threading.Event) -> None:
         self._spark = spark
-        self._run = ForeachBatchFunction(spark, run)
+        self._run = run
         self._stopping = stopping
         self._batches: Any = None
         self._thread: threading.Thread | None = None
@@ -126,6 +194,16 @@ class BatchFetcher:
         self._thread = threading.Thread(target=self._serve, name="batches", daemon=True)
         self._thread.start()
         return writer
+
+    def adopt(self, query: StreamingQuery) -> None:
+        """Have ``query``, which was begun by the writer, leave its batches here before it plans them for Spark's sink.
+
+        What sink a query has is a field of Spark's own. In a version without it each batch is planned twice, as before.
+        """
+        try:
+            self._batches.adopt(query._jsq.streamingQuery())  # noqa: SLF001 - as above
+        except Exception as error:  # noqa: BLE001 - whatever it is, Spark's sink hands the batches over
+            log.warning("batches are handed over by Spark's own sink", error=repr(error))
 
     def end(self) -> None:
         """The query has ended: there are no more batches."""
@@ -139,14 +217,19 @@ class BatchFetcher:
     def _serve(self) -> None:
         # The end of Java is reported once, by the thread that waits for the query.
         with suppress(Py4JError, OSError):
-            while (batch := self._batches.next()) is not None:
+            number = self._batches.next()
+            while number >= 0:
                 try:
-                    self._run.call(batch.frame(), batch.number())
+                    self._run(self._frame, number)
                 except BaseException:  # noqa: BLE001 - reported by the query
                     if self._stopping.is_set():
-                        batch.stopped()
+                        number = self._batches.stopped()
                     else:
-                        batch.failed(traceback.format_exc())
+                        number = self._batches.failed(traceback.format_exc())
                 else:
-                    batch.succeeded()
-                del batch  # Java keeps what is known here
+                    number = self._batches.succeeded()
+
+    def _frame(self) -> DataFrame:
+        """The batch under way, in the session of its query."""
+        frame = self._batches.frame()
+        return DataFrame(frame, SparkSession(self._spark.sparkContext, frame.sparkSession()))
