@@ -40,12 +40,16 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import org.apache.spark.api.java.function.VoidFunction2;
+import org.apache.spark.sql.catalyst.optimizer.Optimizer;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.rules.RuleExecutor;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 
 public class CrosslineBatches implements VoidFunction2, Sink {
+    private static final String EXCLUDED = "spark.sql.optimizer.excludedRules";
     private final LinkedBlockingQueue batches = new LinkedBlockingQueue();
     private Sink sparks;
     private Batch planned;
@@ -56,6 +60,21 @@ public class CrosslineBatches implements VoidFunction2, Sink {
         field.setAccessible(true);
         this.sparks = (Sink) execution.sink();
         field.set(execution, this);
+    }
+
+    public void planQuickly(StreamExecution execution) {
+        SparkSession session = execution.sparkSessionForStream();
+        Optimizer optimizer = session.sessionState().optimizer();
+        StringBuilder rules = new StringBuilder(session.conf().get(EXCLUDED, ""));
+        scala.collection.Iterator groups = optimizer.defaultBatches().iterator();
+        while (groups.hasNext()) {
+            scala.collection.Iterator mine = ((RuleExecutor.Batch) groups.next()).rules().iterator();
+            while (mine.hasNext()) {
+                String name = ((Rule) mine.next()).ruleName();
+                if (!optimizer.nonExcludableRules().contains(name)) rules.append(",").append(name);
+            }
+        }
+        session.conf().set(EXCLUDED, rules.toString());
     }
 
     public String toString() { return String.valueOf(this.sparks); }
@@ -201,7 +220,9 @@ class BatchFetcher:
         What sink a query has is a field of Spark's own. In a version without it each batch is planned twice, as before.
         """
         try:
-            self._batches.adopt(query._jsq.streamingQuery())  # noqa: SLF001 - as above
+            execution = query._jsq.streamingQuery()  # noqa: SLF001 - as above
+            self._batches.adopt(execution)
+            self._batches.planQuickly(execution)
         except Exception as error:  # noqa: BLE001 - whatever it is, Spark's sink hands the batches over
             log.warning("batches are handed over by Spark's own sink", error=repr(error))
 
