@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,15 @@ _HEAD = struct.Struct("<4sIQQ")  # magic, format version, checksum, header lengt
 _COUNT = struct.Struct("<Q")
 FORMAT_VERSION = 3  # 1 had hashes where there are texts, 2 logs of derived streams without their stream
 
+SMALL_BYTES = 16_384
+_PADS = [bytes(size) for size in range(8)]
+
 Arrays = dict[str, "np.ndarray[Any, np.dtype[Any]]"]
 WirePart = tuple[Mapping[str, Any], Arrays]  # meta and arrays, as they arrive
+
+
+_text_of = cache(lambda kind: kind.str)
+_kind_of = cache(np.dtype)
 
 
 def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]) -> bytes:
@@ -33,20 +42,22 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtyp
 def encoded_pieces(
     meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, np.dtype[Any]]]
 ) -> list[bytes | memoryview]:
-    """The bytes of ``encode`` in pieces, for who joins them with others; arrays are views, no copies."""
+    """The bytes of ``encode`` in pieces, for who joins them with others; large arrays are views, no copies."""
     table = []
     chunks: list[bytes | memoryview] = []
     position = 0
     for name, array in arrays.items():
-        flat = np.ascontiguousarray(array)
+        flat = array if array.flags.c_contiguous else np.ascontiguousarray(array)
         pad = -position % 8
         if pad:
-            chunks.append(b"\0" * pad)
+            chunks.append(_PADS[pad])
             position += pad
-        table.append((name, flat.dtype.str, flat.shape, position))
-        if flat.nbytes:
-            chunks.append(flat.reshape(-1).view(np.uint8).data)
-        position += flat.nbytes
+        size = flat.nbytes
+        table.append((name, _text_of(flat.dtype), flat.shape, position))
+        if size:
+            # What is small is copied sooner than shown.
+            chunks.append(flat.tobytes() if size < SMALL_BYTES else flat.reshape(-1).view(np.uint8).data)
+        position += size
     header = orjson.dumps({"meta": meta, "arrays": table})
     header += b" " * (-(len(header) + _HEAD.size) % 8)
     digest = xxhash.xxh3_64(_COUNT.pack(len(header)))
@@ -100,10 +111,11 @@ def decode(blob: bytes | memoryview, where: str) -> tuple[dict[str, Any], Arrays
             f"{where}: checksum differs, the bytes are damaged; restore the file or start a new checkpoint"
         )
     header = orjson.loads(body[:header_length])
-    base = body[header_length:]
+    whole = np.frombuffer(body, np.uint8)[header_length:]
     arrays: Arrays = {}
     for name, dtype, shape, position in header["arrays"]:
-        kind = np.dtype(dtype)
-        count = int(np.prod(shape)) if shape else 1
-        arrays[name] = np.frombuffer(base, kind, count, position).reshape(shape) if count else np.empty(shape, kind)
+        kind = _kind_of(dtype)
+        size = kind.itemsize * prod(shape)
+        found = whole[position : position + size].view(kind)
+        arrays[name] = found if len(shape) == 1 else found.reshape(shape)
     return header["meta"], arrays

@@ -131,7 +131,15 @@ def _concatenated(parts: Sequence[Arrays]) -> Arrays:
     numbered = _numbered(parts[0])
     text = [name for name in (*_ROW_TEXT, *numbered) if f"{name}_bytes" in parts[0]]
     special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {*numbered.values(), "reached_ms"}
-    whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special}
+    own = parts[0]["key_offsets"]
+    if all(p["key_offsets"] is own for p in parts):  # of one part (see ``pieces_of``): the same keys and texts
+        special -= {*numbered.values()}
+        stays = {f"{name}_{part}" for name in numbered for part in ("bytes", "offsets", "hash")} & parts[0].keys()
+        whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special | stays}
+        whole |= {name: parts[0][name].copy() for name in stays}
+        text, numbered = [name for name in text if name not in numbered], {}
+    else:
+        whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special}
     for name, rows in numbered.items():
         base = np.cumsum([0] + [len(p[f"{name}_offsets"]) - 1 for p in parts])
         whole[rows] = np.concatenate([p[rows] + np.int32(b) for p, b in zip(parts, base, strict=False)])

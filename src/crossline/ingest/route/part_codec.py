@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -39,8 +39,33 @@ def unpack(blob: bytes | memoryview, where: str) -> Iterator[WirePart]:
     while position < len(view):
         (length,) = _LENGTH.unpack_from(view, position)
         position += _LENGTH.size
-        yield wire.decode(view[position : position + length], where)
+        meta, arrays = wire.decode(view[position : position + length], where)
+        if "pieces" in meta:
+            yield from pieces_of(meta, arrays)
+        else:
+            yield meta, arrays
         position += length
+
+
+def pieces_of(meta: Mapping[str, Any], arrays: wire.Arrays) -> Iterator[WirePart]:
+    """The parts that stand in one, of several chunks. They share its keys, and the texts that rows have by number."""
+    shared = {name for name in arrays if name.startswith(("key_", "text")) and name != "key_index"}
+    texts = {name for name in arrays if name in ("id_offsets", "figure_offsets")}
+    bodies = {f"{name.removesuffix('_offsets')}_bytes" for name in texts}
+    start = 0
+    for piece in meta["pieces"]:
+        end = piece["end"]
+        mine = {
+            name: array if name in shared else array[start:end]
+            for name, array in arrays.items()
+            if name not in texts and name not in bodies
+        }
+        for name in texts:
+            offsets, of_bytes = arrays[name][start : end + 1], f"{name.removesuffix('_offsets')}_bytes"
+            mine[of_bytes], mine[name] = arrays[of_bytes][offsets[0] : offsets[-1]], offsets - offsets[0]
+        known = {name: each for name, each in piece.items() if name != "end"}
+        yield {**{name: each for name, each in meta.items() if name != "pieces"}, **known}, mine
+        start = end
 
 
 def dead_to_json(letters: Sequence[DeadLetter]) -> bytes:

@@ -6,7 +6,7 @@ times, ids, the values rules aggregate, and one bit per entry. Conditions are ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,18 +35,29 @@ Column = Any  # n numbers, or n texts as an Arrow dictionary array
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A chunk among several whose records are routed together: those before number ``end``, behind the piece before."""
+
+    log: str
+    sequence: int
+    partition: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Where routed records come from.
 
     ``log`` is what orders them: within a log by ``sequence`` then row, across logs by ingest time then name.
     ``partition`` names the place for people (a file, a topic-partition). ``last``: nothing of its stream comes
-    after it.
+    after it. ``pieces``: the chunks that it is, one after the other, where it is several; their ingest times are known.
     """
 
     log: str
     sequence: int
     partition: str
     last: bool = False
+    pieces: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ def route(
     meter.condition(plan.stream)
     reached = records.reached_ms
     if reached is None:
-        reached = clock if running else np.maximum.accumulate(clock)
+        reached = clock if running else _highest(clock, chunk.pieces)
     times = {"clock_ms": clock} if np.array_equal(reached, clock) else {"clock_ms": clock, "reached_ms": reached}
     times |= records.marks
     if records.spans is not None:
@@ -96,6 +107,8 @@ def route(
         "records": len(records),
         "last": chunk.last,
     }
+    if chunk.pieces:
+        meta["pieces"] = _pieces(chunk.pieces, clock)
     parts: list[Part] = []
     clocks = {on_array(n): clock_times(records, plan.spec, name) for n, name in enumerate(plan.clocks)}
     for number, store_plan in enumerate(plan.state_stores):
@@ -106,6 +119,26 @@ def route(
         )
         meter.state_store(store_plan.state_store.name)
     return parts
+
+
+def _highest(clock: I64, pieces: Sequence[Piece]) -> I64:
+    """The highest ingest time of its log up to each row."""
+    if not pieces:
+        return np.maximum.accumulate(clock)
+    starts = (0, *(piece.end for piece in pieces[:-1]))
+    found = [np.maximum.accumulate(clock[start : piece.end]) for start, piece in zip(starts, pieces, strict=True)]
+    return np.concatenate(found)
+
+
+def _pieces(pieces: Sequence[Piece], clock: I64) -> list[dict[str, Any]]:
+    """What the meta of each is, and where it ends among the rows of all."""
+    found, start = [], 0
+    for piece in pieces:
+        known = {"log": piece.log, "sequence": piece.sequence, "partition": piece.partition, "end": piece.end}
+        clock_ms = int(clock[start : piece.end].max()) if piece.end > start else None
+        found.append({**known, "clock_ms": clock_ms, "records": piece.end - start})
+        start = piece.end
+    return found
 
 
 def on_array(number: int) -> str:
@@ -185,7 +218,10 @@ def _store_parts(
             if plan.stateless:
                 shown = stateless[of].any(axis=1) | np.isin(of, later.rows)
                 arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, of)
-        parts.append(Part(shard, {**meta, "state_store": state_store.name}, arrays))
+        mine_meta = {**meta, "state_store": state_store.name}
+        if "pieces" in meta:
+            mine_meta["pieces"] = _pieces_of(meta["pieces"], of, every=accounting_store)
+        parts.append(Part(shard, mine_meta, arrays))
     return parts
 
 
@@ -203,6 +239,16 @@ def _any_bit(bits: U8) -> BoolMask:
     found: BoolMask = np.zeros(len(bits), np.bool_)
     for number in range(bits.shape[1]):
         found |= bits[:, number] != 0
+    return found
+
+
+def _pieces_of(pieces: Sequence[dict[str, Any]], of: I64, *, every: bool) -> list[dict[str, Any]]:
+    """The pieces of a part that has the records ``of``, with their ends among its rows; ``every``: empty ones too."""
+    found, start = [], 0
+    for piece, end in zip(pieces, np.searchsorted(of, [piece["end"] for piece in pieces]).tolist(), strict=True):
+        if every or end > start:
+            found.append({**piece, "end": end})
+        start = end
     return found
 
 

@@ -64,7 +64,8 @@ def stream_join(
         if (name in met.scores) != scores:
             continue
         rows = wide_records(plan.stream, name, plan.spec, columns, names, records)
-        own = replace(chunk, log=met.log(name, source, chunk.log))
+        pieces = tuple(replace(piece, log=met.log(name, source, piece.log)) for piece in chunk.pieces)
+        own = replace(chunk, log=met.log(name, source, chunk.log), pieces=pieces)
         yield from route(plan, rows, own, shards, lists, base=met.bases[source], meter=meter)
 
 

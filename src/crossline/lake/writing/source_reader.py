@@ -192,7 +192,7 @@ class SourceReader:
         try:
             for place, messages in self._topic(stream).read(ranges, PATIENCE_S):
                 read[place] = int(messages[-1].offset() or 0)
-                yield message_rows(place, messages, headers=headers)
+                yield message_rows([(place, messages)], headers=headers)
         except RangeUnavailableError as error:
             left = {place: (max(start, read[place] + 1), end) for place, (start, end) in ranges.items()}
             there = {place: self._kept(stream, place, *each) for place, each in left.items() if each[0] < each[1]}

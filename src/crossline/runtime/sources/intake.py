@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Protocol, Self
 import numpy as np
 import pyarrow as pa
 
-from crossline.basics.values import Records
+from crossline.basics.values import I64, Records
 from crossline.ingest.decode import Decoded, decode_lines, decode_table, decode_values
 from crossline.ingest.enrich.headers import with_headers
-from crossline.ingest.route.partitioner import Chunk
+from crossline.ingest.route.partitioner import Chunk, Piece
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.formats import decode_chunk
 from crossline.runtime.sources.messages import stamps_ms, without_faults
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from crossline.generate.source import Generator
     from crossline.io.registry.schema_store import SchemaStore
 
+TOGETHER_MAX = 4_096  # messages of several partitions that are decoded together
 LOG_APPEND_TIME = 1  # as Spark numbers it
 _STREAM, _LAST = b"stream", b"last"
 
@@ -75,37 +76,69 @@ class KafkaIntake:
     schemas: SchemaStore | None = None
 
     def decode(self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, number: int) -> DecodedRows:  # noqa: ARG002 - the protocol's
-        """Decode the values, partition by partition."""
-        topics = batch.column("topic").dictionary_encode()
-        partitions = batch.column("partition").to_numpy()
-        codes = topics.indices.to_numpy().astype(np.int64) << 32 | partitions
-        for code in np.unique(codes).tolist():
+        """Decode the values, partition by partition, or those of several together where they are few."""
+        topics = batch.column("topic")
+        topics = topics if pa.types.is_dictionary(topics.type) else topics.dictionary_encode()
+        codes = topics.indices.to_numpy().astype(np.int64) << 32 | batch.column("partition").to_numpy()
+        found = np.unique(codes).tolist()
+        names = [f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}" for code in found]
+        if len(found) > 1 and len(codes) <= TOGETHER_MAX and not snapshot.streams[self.stream].headers:
+            yield self._together(snapshot, batch, task, names, np.searchsorted(found, codes))
+            return
+        for code, name in zip(found, names, strict=True):
             rows = np.flatnonzero(codes == code)
             mine = batch.take(pa.array(rows)) if len(rows) < len(codes) else batch
-            name = f"{topics.dictionary[code >> 32].as_py()}-{code & 0xFFFFFFFF}"
-            spec, first = snapshot.streams[self.stream], mine.column("offset")[0].as_py()
-            mine, columns, dead = without_faults(spec, self.stream, name, mine)
-            offsets = mine.column("offset").to_numpy()
-            known = ingest = stamps_ms(mine)
-            if task.began_ms is not None:
-                # Senders' clocks prove nothing: then it is the instant of the batch.
-                by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
-                known = np.where(by_broker, ingest, task.began_ms)
-            layout, values = snapshot.decoder(self.stream), mine.column("value")
-            if self.schemas is None or not mine.num_rows:
-                decoded = decode_values(layout, values, name, offsets, ingest, known_ms=known)
-            else:
-                from crossline.ingest.avro.records import decode_avro  # noqa: PLC0415 - for streams of Avro alone
-                from crossline.ingest.avro.wire import schema_ids  # noqa: PLC0415 - as above
+            first = mine.column("offset")[0].as_py()
+            yield self._decoded(snapshot, mine, task, name), Chunk(name, int(first), name)
 
-                named = self.schemas.schemas(schema_ids(values), task.batch_id)
-                decoded = decode_avro(layout, values, name, offsets, ingest, named, known_ms=known)
-            if dead:
-                dead = dead if layout.tokens is None else layout.tokens.letters(dead)
-                decoded = replace(decoded, dead=sorted([*dead, *decoded.dead], key=lambda each: each.offset))
-            if spec.headers:
-                decoded = replace(decoded, records=with_headers(spec, decoded.records, columns, offsets))
-            yield decoded, Chunk(name, int(first), name)
+    def _decoded(self, snapshot: PlanSnapshot, mine: pa.RecordBatch, task: Task, name: str) -> Decoded:
+        """The messages of one partition, or of several by numbers in the place of their offsets."""
+        spec = snapshot.streams[self.stream]
+        mine, columns, dead = without_faults(spec, self.stream, name, mine)
+        offsets = mine.column("offset").to_numpy()
+        known = ingest = stamps_ms(mine)
+        if task.began_ms is not None:
+            # Senders' clocks prove nothing: then it is the instant of the batch.
+            by_broker = mine.column("timestampType").to_numpy() == LOG_APPEND_TIME
+            known = np.where(by_broker, ingest, task.began_ms)
+        layout, values = snapshot.decoder(self.stream), mine.column("value")
+        if self.schemas is None or not mine.num_rows:
+            decoded = decode_values(layout, values, name, offsets, ingest, known_ms=known)
+        else:
+            from crossline.ingest.avro.records import decode_avro  # noqa: PLC0415 - for streams of Avro alone
+            from crossline.ingest.avro.wire import schema_ids  # noqa: PLC0415 - as above
+
+            named = self.schemas.schemas(schema_ids(values), task.batch_id)
+            decoded = decode_avro(layout, values, name, offsets, ingest, named, known_ms=known)
+        if dead:
+            dead = dead if layout.tokens is None else layout.tokens.letters(dead)
+            decoded = replace(decoded, dead=sorted([*dead, *decoded.dead], key=lambda each: each.offset))
+        if spec.headers:
+            decoded = replace(decoded, records=with_headers(spec, decoded.records, columns, offsets))
+        return decoded
+
+    def _together(
+        self, snapshot: PlanSnapshot, batch: pa.RecordBatch, task: Task, names: list[str], of_row: I64
+    ) -> tuple[Decoded, Chunk]:
+        """The messages of several partitions, decoded as one: what each costs once is more than what few rows cost."""
+        if (of_row[1:] < of_row[:-1]).any():
+            order = np.argsort(of_row, kind="stable")
+            batch, of_row = batch.take(pa.array(order)), of_row[order]
+        offsets, at = batch.column("offset").to_numpy(), batch.schema.get_field_index("offset")
+        numbered = batch.set_column(at, batch.schema.field(at), pa.array(np.arange(len(of_row))))
+        decoded = self._decoded(snapshot, numbered, task, names[0])
+        rows = decoded.records.offsets
+        starts = np.searchsorted(of_row, np.arange(len(names)))
+        ends = [*np.searchsorted(rows, starts[1:]).tolist(), len(rows)]
+        pieces = tuple(
+            Piece(name, int(first), name, end) for name, first, end in zip(names, offsets[starts], ends, strict=True)
+        )
+        dead = [
+            replace(each, partition=names[of_row[each.offset]], offset=int(offsets[each.offset]))
+            for each in decoded.dead
+        ]
+        records = replace(decoded.records, offsets=offsets[rows])
+        return replace(decoded, records=records, dead=dead), Chunk(names[0], int(offsets[0]), names[0], pieces=pieces)
 
     def hurried(self) -> Self:
         """The same, for those who leave it to others to wait for a registry."""

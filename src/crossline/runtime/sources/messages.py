@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.streams.schema import StreamSpec
@@ -27,7 +26,7 @@ HEADERS = "headers"
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _MESSAGES = pa.schema(
     [
-        *(("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())),
+        *(("topic", pa.dictionary(pa.int32(), pa.string())), ("partition", pa.int32()), ("offset", pa.int64())),
         *(("timestamp", pa.timestamp("ms", "UTC")), ("timestampType", pa.int32()), ("value", pa.binary())),
     ]
 )
@@ -81,20 +80,21 @@ def _early(stamp_ms: int) -> str:
     return f"the message's timestamp: found {stamp_ms} ms, expected a time from 1970-01-01 to 2200-01-01"
 
 
-def message_rows(place: Place, messages: Sequence[Message], *, headers: bool = False) -> pa.RecordBatch:
-    """Messages of one partition as Spark's source has them, with their ``headers`` or without."""
-    count, (topic, partition) = len(messages), place
-    kinds, times = zip(*[message.timestamp() for message in messages], strict=True) if count else ((), ())
+def message_rows(given: Sequence[tuple[Place, Sequence[Message]]], *, headers: bool = False) -> pa.RecordBatch:
+    """Messages, partition by partition, as Spark's source has them, with their ``headers`` or without."""
+    messages = [message for _, mine in given for message in mine]
+    kinds, times = zip(*[message.timestamp() for message in messages], strict=True) if messages else ((), ())
+    topics, partitions = zip(*(place for place, _ in given), strict=True) if given else ((), ())
+    of_row = np.repeat(np.arange(len(given), dtype=np.int32), [len(mine) for _, mine in given])
     columns: list[Any] = [
-        pa.repeat(topic, count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        pa.DictionaryArray.from_arrays(of_row, pa.array(topics, pa.string())),
+        np.array(partitions, np.int32)[of_row],
         pa.array([message.offset() for message in messages], pa.int64()),
-        pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")),
-        pa.array(kinds, pa.int32()),
+        pa.array(times, pa.int64()).view(pa.timestamp("ms", "UTC")),
+        np.array(kinds, np.int32) - np.int32(1),  # Spark numbers the kinds of times from -1 on
         pa.array([message.value() for message in messages], pa.binary()),
     ]
-    columns[4] = pc.subtract(columns[4], pa.scalar(1, pa.int32()))  # Spark numbers the kinds of times from -1 on
-    rows = pa.RecordBatch.from_arrays(columns, schema=_MESSAGES)
+    rows = pa.RecordBatch.from_arrays(list(map(pa.array, columns)), schema=_MESSAGES)
     if not headers:
         return rows
     from crossline.io.kafka.client import read_headers  # noqa: PLC0415 - the client is an extra

@@ -24,7 +24,7 @@ from crossline.io.files.listing import ChunkList
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
 from crossline.runtime.snapshot.snapshot import SnapshotSource
-from crossline.runtime.sources.intake import Intake, StreamIntake
+from crossline.runtime.sources.intake import TOGETHER_MAX, Intake, StreamIntake
 from crossline.runtime.sources.messages import message_rows
 from crossline.runtime.sources.references import chunk_rows
 from crossline.runtime.stages.stages import in_one, stages_of
@@ -35,6 +35,8 @@ from crossline.runtime.workers.state_server import announced_folder, use_folder
 from crossline.runtime.workers.state_servers import StateServerJudge
 
 if TYPE_CHECKING:
+    from confluent_kafka import Message
+
     from crossline.io.kafka.range_reader import KafkaRangeReader
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
@@ -110,8 +112,15 @@ class InProcessWorker:
             if stream in self._lists:
                 yield from self._chunks(stream, *ranges[CHUNKS])
                 continue
+            headers = bool(streams[stream].headers)
+            given: list[tuple[Place, list[Message]]] = []
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
-                yield StreamIntake.marked(stream, message_rows(place, messages, headers=bool(streams[stream].headers)))
+                if len(messages) > TOGETHER_MAX:
+                    yield StreamIntake.marked(stream, message_rows([(place, messages)], headers=headers))
+                else:
+                    given.append((place, messages))
+            if given:
+                yield StreamIntake.marked(stream, message_rows(given, headers=headers))
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The chunks of a batch, which are in the list before Spark gets their offsets."""
