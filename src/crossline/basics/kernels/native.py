@@ -25,6 +25,7 @@ _UINT64_END = 1 << 64
 # What numba's code calls by names of its own. By the standard, these return infinities, NaN and zeros as they are.
 _ITS_NAMES = {"numba_ldexp": "ldexp", "numba_frexp": "frexp"}
 _SCALARS: dict[str, Any] = {"int64": ctypes.c_int64, "uint64": ctypes.c_uint64, "float64": ctypes.c_double}
+_kinds: dict[Any, str] = {}  # of arrays of the same type, dimensions and flags
 _engines: list[Any] = []  # what code lies in, for as long as the process lives
 
 
@@ -102,10 +103,11 @@ def kind_of(value: Any) -> str:
         TypeError: it is no array, integer or float.
     """
     if isinstance(value, np.ndarray):
-        flags = value.flags
-        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        rest = f"{'' if flags.writeable else ' readonly'}{'' if flags.aligned else ' unaligned'}"
-        return f"{value.dtype.str} {value.ndim} {layout}{rest}"
+        same = (value.dtype, value.ndim, value.flags.num)
+        found = _kinds.get(same)
+        if found is None:
+            found = _kinds[same] = _kind_of_array(value)
+        return found
     if isinstance(value, np.uint64):
         return "uint64"
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -113,6 +115,13 @@ def kind_of(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return "float64"
     raise TypeError(f"a kernel was given {value!r}, a {type(value).__name__}: expected an array, an integer or a float")
+
+
+def _kind_of_array(value: np.ndarray[Any, np.dtype[Any]]) -> str:
+    flags = value.flags
+    layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+    rest = f"{'' if flags.writeable else ' readonly'}{'' if flags.aligned else ' unaligned'}"
+    return f"{value.dtype.str} {value.ndim} {layout}{rest}"
 
 
 def _int64(value: Any) -> int:

@@ -73,7 +73,7 @@ def _keys_of_encoded(encoded: Sequence[pa.DictionaryArray], *, plain: bool) -> K
     if len(encoded) == 1:
         values = encoded[0].dictionary
         text = values if plain else _measured(values)
-        return _hashed(codes[0], text.cast(pa.binary()))
+        return _hashed(codes[0], _as_binary(text))
     if len(encoded) == 2:
         return _pairs(codes, encoded)
     missing = np.logical_or.reduce([code < 0 for code in codes])
@@ -82,7 +82,14 @@ def _keys_of_encoded(encoded: Sequence[pa.DictionaryArray], *, plain: bool) -> K
     some_row = np.empty(len(pairs.dictionary), np.int64)  # of each key: they are all alike
     some_row[rows[~missing]] = np.flatnonzero(~missing)
     parts = [_measured(e.dictionary).take(pa.array(code[some_row])) for code, e in zip(codes, encoded, strict=True)]
-    return _hashed(rows, pc.binary_join_element_wise(*parts, ",").cast(pa.binary()))
+    return _hashed(rows, _as_binary(pc.binary_join_element_wise(*parts, ",")))
+
+
+def _as_binary(text: pa.Array) -> pa.Array:
+    """Texts as bytes: what a cast gives, without what it takes to find it."""
+    if not pa.types.is_string(text.type):
+        return text.cast(pa.binary())
+    return pa.Array.from_buffers(pa.binary(), len(text), text.buffers(), text.null_count, text.offset)
 
 
 def _codes(encoded: pa.DictionaryArray) -> I32:

@@ -99,18 +99,32 @@ class StateLog:
     def segments(self) -> list[Segment]:
         """The files there are, oldest first; where a merge left its inputs behind, only the merged file."""
         found = []
-        selector = pafs.FileSelector(self._dir, allow_not_found=True)
-        for info in self._tried(lambda: self._fs.get_file_info(selector)):
-            stem, _, suffix = info.base_name.partition(".")
+        for name, size in self._files():
+            stem, _, suffix = name.partition(".")
             if suffix == "seg":
                 first, _, last = stem.partition("-")
-                found.append(Segment(int(first), int(last), info.size or 0))
+                found.append(Segment(int(first), int(last), size))
         found.sort(key=lambda s: (s.first, -s.last))
         whole: list[Segment] = []
         for segment in found:
             if not whole or segment.last > whole[-1].last:
                 whole.append(segment)
         return whole
+
+    def _files(self) -> list[tuple[str, int]]:
+        """The names and bytes of what is there."""
+        if self._local:
+            try:
+                found = list(os.scandir(self._dir))
+            except FileNotFoundError:
+                return []
+            sizes = []
+            for each in found:
+                with suppress(FileNotFoundError):  # one that has its final name by now, or is merged
+                    sizes.append((each.name, each.stat().st_size))
+            return sizes
+        selector = pafs.FileSelector(self._dir, allow_not_found=True)
+        return [(info.base_name, info.size or 0) for info in self._tried(lambda: self._fs.get_file_info(selector))]
 
     def blobs(self, after: int, until: int) -> Iterator[tuple[dict[str, Any], wire.Arrays]]:
         """The decoded blobs of batches ``after`` < b <= ``until``, oldest first; ``after`` = -1 gives all that is kept.
