@@ -8,15 +8,18 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import orjson
+import pyarrow as pa
 
 from crossline.basics import wire
 from crossline.basics.conditions.lists import Lists, named_lists
 from crossline.basics.streams.schema import StreamSpec, load_streams
+from crossline.basics.values import Records
 from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.alert import alerts_of
 from crossline.evaluate.alerts.alert_json import json_bytes, json_value, read_alerts
@@ -28,7 +31,7 @@ from crossline.evaluate.state_log import apply_delta, encode_delta, expired
 from crossline.ingest.decode import RecordLayout, decode_lines, make_layout
 from crossline.ingest.enrich.join import Join, joined
 from crossline.ingest.route.part_codec import pack, unpack
-from crossline.ingest.route.partitioner import Chunk, Part
+from crossline.ingest.route.partitioner import Chunk, Part, Piece
 from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
@@ -112,6 +115,7 @@ class FastPath:
     joins: Sequence[Join] = ()
     positions: dict[tuple[str, int], int] = field(default_factory=dict)  # (log, byte offset) -> place among the records
     streams: dict[str, str] = field(default_factory=dict)  # of logs that are not of the stream
+    together: bool = False  # the chunks of a batch are routed as one, where their ingest times are known
     _ends: dict[str, int] = field(default_factory=dict)
     _sequence: dict[str, int] = field(default_factory=dict)
 
@@ -127,8 +131,10 @@ class FastPath:
 
     def batch(self, chunks: Iterable[tuple[str, Sequence[tuple[int, Record]]]]) -> None:
         """Judge one batch of chunks, each the next records of a log with their places among all records."""
-        parts = [part for log, records in chunks for part in self.take_in(log, records)]
-        self.judge(parts)
+        given = [self._chunk(log, records) for log, records in chunks]
+        if self.together and len(given) > 1 and all(records.ingest_ms is not None for records, _ in given):
+            given = [as_one(given)]
+        self.judge([part for records, chunk in given for part in self._entering(records, chunk)])
 
     def judge(self, parts: list[tuple[int, Part]]) -> None:
         """Judge the parts of one batch, each at its depth."""
@@ -139,6 +145,9 @@ class FastPath:
                 parts += self._judge(number, depth, list(unpack(blob, "parts")))
 
     def take_in(self, log: str, records: Sequence[tuple[int, Record]], *, last: bool = False) -> list[tuple[int, Part]]:
+        return self._entering(*self._chunk(log, records, last=last))
+
+    def _chunk(self, log: str, records: Sequence[tuple[int, Record]], *, last: bool = False) -> tuple[Records, Chunk]:
         start = self._ends.get(log, 0)
         lines = [orjson.dumps(wire_record(record)) + b"\n" for _, record in records]
         offsets = itertools.accumulate((len(line) for line in lines), initial=start)
@@ -150,9 +159,12 @@ class FastPath:
         decoded = decode_lines(self.layouts[stream], chunk, log, start)
         assert not decoded.dead
         sequence = self._sequence[log] = self._sequence.get(log, -1) + 1
-        plan = next(each for each in self.plans if each.stream == stream)
-        records = joined(plan.spec, [each for each in self.joins if each.name in plan.tables], decoded.records)
-        return list(entering(self.plans, records, Chunk(log, sequence, log, last), len(self.shards), self.lists))
+        return decoded.records, Chunk(log, sequence, log, last)
+
+    def _entering(self, records: Records, chunk: Chunk) -> list[tuple[int, Part]]:
+        plan = next(each for each in self.plans if each.stream == records.stream)
+        records = joined(plan.spec, [each for each in self.joins if each.name in plan.tables], records)
+        return list(entering(self.plans, records, chunk, len(self.shards), self.lists))
 
     def _judge(self, number: int, depth: int, parts: list[WirePart]) -> list[tuple[int, Part]]:
         shard, plans = self.shards[number].at(depth), self.at(depth)
@@ -188,6 +200,21 @@ class FastPath:
             sorted(self.positions[p.partition, p.offset] for p in found) for found in (self.duplicates, self.late)
         )
         return sorted(map(alert_values, self.alerts)), duplicates, late
+
+
+def as_one(given: Sequence[tuple[Records, Chunk]]) -> tuple[Records, Chunk]:
+    """Chunks of one stream, end to end."""
+    (first, chunk), ends = given[0], itertools.accumulate(len(records) for records, _ in given)
+    whole = replace(
+        first,
+        ids=pa.concat_arrays([records.ids for records, _ in given]),
+        event_ms=np.concatenate([records.event_ms for records, _ in given]),
+        ingest_ms=np.concatenate([records.ingest_ms for records, _ in given if records.ingest_ms is not None]),
+        offsets=np.concatenate([records.offsets for records, _ in given]),
+        fields={name: pa.concat_arrays([records.fields[name] for records, _ in given]) for name in first.fields},
+    )
+    pieces = [Piece(each.log, each.sequence, each.partition, end) for (_, each), end in zip(given, ends, strict=True)]
+    return whole, replace(chunk, pieces=tuple(pieces))
 
 
 def twin_outcome(result: NaiveResult, records: Sequence[Record]) -> tuple[list[Any], list[int], list[int]]:

@@ -50,6 +50,7 @@ def test_several_logs_whose_ingest_times_go_back(data: st.DataObject, rules: lis
     named = [{**record, "_log": log} for record, log in zip(made, logs, strict=True)]
     bounds = Bounds(partition_lag_ms=INGEST_BACK_MS)
     path = FastPath.of(plans_of(rules, stream_spec(ingest_column=True), {}), shape.shards, bounds)
+    path.together = data.draw(st.booleans())
     run(path, shape, made, logs)
     emitted_up_to_ms = passed_ms(made, logs, INGEST_BACK_MS)
     check(path, rules, composed_detect(rules, named, lists=LISTS, passed_ms=emitted_up_to_ms), made)

@@ -120,6 +120,7 @@ def test_several_logs(
     made, logs = [made[place] for place in order], [logs[place] for place in order]
     shape = at_instants(data.draw(shapes(len(made))), made)
     path = FastPath.of(plan_of(rules, stream_spec(ingest_column=ingest_column), {}), shape.shards)
+    path.together = data.draw(st.booleans())
     run(path, shape, made, logs, pieces)
     expected = naive_detect(rules, made, lists=LISTS)
     check(path, rules, expected, made)
@@ -208,6 +209,7 @@ def test_ingest_times_of_several_logs_that_go_back(data: st.DataObject, rules: l
     path = FastPath.of(
         plan_of(rules, stream_spec(ingest_column=True), {}), shape.shards, Bounds(partition_lag_ms=INGEST_BACK_MS)
     )
+    path.together = data.draw(st.booleans())
     run(path, shape, made, logs)
     expected = naive_detect(rules, made, lists=LISTS, passed_ms=passed_ms(made, logs, INGEST_BACK_MS))
     check(path, rules, expected, made)

@@ -84,11 +84,13 @@ def message_rows(given: Sequence[tuple[Place, Sequence[Message]]], *, headers: b
     """Messages, partition by partition, as Spark's source has them, with their ``headers`` or without."""
     messages = [message for _, mine in given for message in mine]
     kinds, times = zip(*[message.timestamp() for message in messages], strict=True) if messages else ((), ())
-    topics, partitions = zip(*(place for place, _ in given), strict=True) if given else ((), ())
-    of_row = np.repeat(np.arange(len(given), dtype=np.int32), [len(mine) for _, mine in given])
+    of_row = np.repeat(np.arange(len(given)), [len(mine) for _, mine in given])
+    topics = list(dict.fromkeys(topic for (topic, _), _ in given))
+    numbers = np.array([topics.index(topic) for (topic, _), _ in given], np.int32)
+    partitions = np.array([partition for (_, partition), _ in given], np.int32)
     columns: list[Any] = [
-        pa.DictionaryArray.from_arrays(of_row, pa.array(topics, pa.string())),
-        np.array(partitions, np.int32)[of_row],
+        pa.DictionaryArray.from_arrays(numbers[of_row], pa.array(topics, pa.string())),
+        partitions[of_row],
         pa.array([message.offset() for message in messages], pa.int64()),
         pa.array(times, pa.int64()).view(pa.timestamp("ms", "UTC")),
         np.array(kinds, np.int32) - np.int32(1),  # Spark numbers the kinds of times from -1 on
