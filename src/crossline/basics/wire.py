@@ -116,6 +116,6 @@ def decode(blob: bytes | memoryview, where: str) -> tuple[dict[str, Any], Arrays
     for name, dtype, shape, position in header["arrays"]:
         kind = _kind_of(dtype)
         size = kind.itemsize * prod(shape)
-        found = whole[position : position + size].view(kind)
+        found = whole[position : position + size].view(kind) if size else np.empty(shape, kind)
         arrays[name] = found if len(shape) == 1 else found.reshape(shape)
     return header["meta"], arrays

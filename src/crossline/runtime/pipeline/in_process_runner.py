@@ -45,9 +45,11 @@ def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> 
         for topic, partitions in (end or {}).items():
             for number, offset in partitions.items():
                 start = (begin or {}).get(topic, {}).get(number)
-                if start is None:
-                    return None  # a partition that is new: it is Spark's to say where it begins
+                if start is None or offset < start:
+                    return None  # it is new, or is another: that is Spark's to report, and to say where it begins
                 mine[topic, int(number)] = (start, offset)
+        if any(partitions.keys() - (end or {}).get(topic, {}).keys() for topic, partitions in (begin or {}).items()):
+            return None  # one is gone
     return found
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -35,8 +35,6 @@ from crossline.runtime.workers.state_server import announced_folder, use_folder
 from crossline.runtime.workers.state_servers import StateServerJudge
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from crossline.io.kafka.range_reader import KafkaRangeReader
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
@@ -112,15 +110,15 @@ class InProcessWorker:
             if stream in self._lists:
                 yield from self._chunks(stream, *ranges[CHUNKS])
                 continue
-            headers = bool(streams[stream].headers)
-            given: list[tuple[Place, list[Message]]] = []
+            headers, few = bool(streams[stream].headers), list[tuple[Place, Sequence[Any]]]()
             for place, messages in self._tails[stream].read(ranges, self._setup.patience_s):
-                if len(messages) > TOGETHER_MAX:
-                    yield StreamIntake.marked(stream, message_rows([(place, messages)], headers=headers))
-                else:
-                    given.append((place, messages))
-            if given:
-                yield StreamIntake.marked(stream, message_rows(given, headers=headers))
+                few.append((place, messages))
+                if sum(len(mine) for _, mine in few) > TOGETHER_MAX:
+                    for each in few:
+                        yield StreamIntake.marked(stream, message_rows([each], headers=headers))
+                    few.clear()
+            if few:
+                yield StreamIntake.marked(stream, message_rows(few, headers=headers))
 
     def _chunks(self, stream: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The chunks of a batch, which are in the list before Spark gets their offsets."""
