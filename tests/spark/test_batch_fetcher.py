@@ -36,7 +36,7 @@ class Fetched:
     def run(self, frame: Frame, number: int) -> None:
         if number == self.fails_at:
             raise ValueError(f"of batch {number}")
-        rows = [row.value for row in frame().collect()] if number in self.asked else None
+        rows = sorted(row.value for row in frame().collect()) if number in self.asked else None
         self.batches.append((number, rows))
 
     def failure(self, query: StreamingQuery) -> str:
