@@ -280,7 +280,7 @@ def _judge_store(
     judged = JudgedRows(plan, store_plan, batch, rows, chunks)
     hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
     meter.rows(store_plan, batch.filters)
-    found = list(judged.window_hits(hits))
+    found = list(judged.window_hits(hits)) if len(hits) else []
     if given.decides and not reevaluates:
         last_alerts = state.last_alerts.setdefault(store_plan.state_store.name, LastAlerts())
         output.add_suppressed(*suppressions_of(judged, hits, found, last_alerts, given.causes, given.logs))

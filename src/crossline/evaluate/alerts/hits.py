@@ -142,8 +142,6 @@ class JudgedRows:
 
     def window_hits(self, hits: Hits) -> Iterator[Hit]:
         """The kernel's hits, in its order."""
-        if not len(hits):
-            return
         lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
         integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
         ids = _evidence_ids(hits)
