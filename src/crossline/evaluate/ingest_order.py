@@ -133,7 +133,7 @@ def _concatenated(parts: Sequence[Arrays]) -> Arrays:
     text = [name for name in (*_ROW_TEXT, *numbered) if f"{name}_bytes" in parts[0]]
     special = {f"{name}_{part}" for name in text for part in ("bytes", "offsets")} | {*numbered.values(), "reached_ms"}
     own = parts[0]["key_offsets"]
-    if all(p["key_offsets"] is own for p in parts):  # of one part (see ``pieces_of``): the same keys and texts
+    if all(p["key_offsets"] is own for p in parts):  # of one part (see ``parts_within``): the same keys and texts
         special -= {*numbered.values()}
         stays = {f"{name}_{part}" for name in numbered for part in ("bytes", "offsets", "hash")} & parts[0].keys()
         whole = {name: np.concatenate([p[name] for p in parts]) for name in parts[0] if name not in special | stays}

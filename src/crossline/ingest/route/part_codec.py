@@ -20,10 +20,10 @@ _LENGTH = struct.Struct("<Q")
 
 def pack(parts: Iterable[Part]) -> bytes:
     """One blob of the ``parts``, each a wire blob behind its length."""
-    return b"".join(pieces_of(parts))
+    return b"".join(packed_views(parts))
 
 
-def pieces_of(parts: Iterable[Part]) -> list[bytes | memoryview]:
+def packed_views(parts: Iterable[Part]) -> list[bytes | memoryview]:
     """The bytes of ``pack`` in pieces, for who joins them with others; they are views of the parts' arrays."""
     out: list[bytes | memoryview] = []
     for part in parts:
@@ -41,13 +41,13 @@ def unpack(blob: bytes | memoryview, where: str) -> Iterator[WirePart]:
         position += _LENGTH.size
         meta, arrays = wire.decode(view[position : position + length], where)
         if "pieces" in meta:
-            yield from pieces_of(meta, arrays)
+            yield from parts_within(meta, arrays)
         else:
             yield meta, arrays
         position += length
 
 
-def pieces_of(meta: Mapping[str, Any], arrays: wire.Arrays) -> Iterator[WirePart]:
+def parts_within(meta: Mapping[str, Any], arrays: wire.Arrays) -> Iterator[WirePart]:
     """The parts that stand in one, of several chunks. They share its keys, and the texts that rows have by number."""
     shared = {name for name in arrays if name.startswith(("key_", "text")) and name != "key_index"}
     texts = {name for name in arrays if name in ("id_offsets", "figure_offsets")}

@@ -19,7 +19,7 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
 from crossline.ingest.enrich.headers import with_headers
 from crossline.ingest.enrich.join import joined
-from crossline.ingest.route.part_codec import dead_to_json, pieces_of
+from crossline.ingest.route.part_codec import dead_to_json, packed_views
 from crossline.ingest.route.partitioner import Chunk, Part
 from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.costs import UNMEASURED, Meter
@@ -137,7 +137,7 @@ class JudgeShards:
 
 def _packed(parts: list[tuple[int, Part]], dead: list[DeadLetter]) -> pa.RecordBatch:
     rows: list[tuple[int, int, str, Body]] = [
-        (depth, shard, "parts", pieces_of(mine)) for (depth, shard), mine in by_shard(parts).items()
+        (depth, shard, "parts", packed_views(mine)) for (depth, shard), mine in by_shard(parts).items()
     ]
     return rows_of([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows)
 
