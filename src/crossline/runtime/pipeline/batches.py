@@ -113,11 +113,12 @@ class Planner:
         snapshot: SnapshotSource,
         cache: ShardCache,
         spill_folder: Path | None = None,
-        taken: DataFrame | None = None,
+        *,
+        taken: bool = False,
     ) -> DataFrame:
         """The size of the last batch stands for this one's, not known before.
 
-        ``spill_folder``: see ``in_stages``. ``taken``: the rows of the first stage, where that was done ahead.
+        ``spill_folder``: see ``in_stages``. ``taken``: ``raw`` has the rows of the first stage, which was done ahead.
         """
         frame, intake = raw
         partitions = self._settings.partitions
@@ -129,10 +130,10 @@ class Planner:
         stages = stages_of(
             snapshot, intake, StateServerJudge(snapshot, cache, partitions, topic), kept=topic is not None
         )
-        small = self._settings.one_machine and self.small and taken is None
+        small = self._settings.one_machine and self.small and not taken
         self.way = ONE_TASK if small else STAGES
-        if taken is not None:
-            return in_stages(taken, stages[1:], partitions, spill_folder, self._placement)
+        if taken:
+            return in_stages(frame, stages[1:], partitions, spill_folder, self._placement)
         if small:
             return in_one_task(frame, stages)
         if self._placement is not None and self._settings.records_max:  # of topics, which say where they would be read
@@ -312,12 +313,13 @@ class Batches:
             rows = None
             if self._ahead is not None and not stored:
                 rows = self._ahead.rows(task.batch_id, self._changes.snapshot)
-            taken = None if rows is None else rows_frame(self._spark, rows)
-            planned = self._planner.plan((frame(), intake), snapshot, self._cache, self._spill_folder, taken)
+            taken = rows is not None
+            raw = frame() if rows is None else rows_frame(self._spark, rows)
+            planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, taken=taken)
             outcome = _run(self._planner.way, collect_from_spark(planned, fetchers))
             if stored:
                 outcome.figures[STORED] = 1
-            if taken is not None:
+            if taken:
                 outcome.figures[AHEAD] = 1
             return outcome
         finally:

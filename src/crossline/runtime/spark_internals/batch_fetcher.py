@@ -33,7 +33,8 @@ _NAME = "CrosslineBatches"
 #
 # As a sink, which ``adopt`` makes it, it keeps a batch from Spark's own sink until the frame is asked for: that sink
 # plans each batch a second time, and generates its code, which is half of what Spark does for a small one. A failure
-# passes through Spark's sink, too, and is what it would be there.
+# passes through Spark's sink, too, and is what it would be there. ``planQuickly`` leaves out what Spark would look for
+# in the plan of a batch, which is a source and its columns.
 _JAVA = """
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
