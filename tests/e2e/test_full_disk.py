@@ -55,10 +55,10 @@ def test_the_batch_is_run_again_until_it_is_done(
     meant: Callable[..., Any] = getattr(where, name)
     left = [errno.ENOSPC, errno.EDQUOT, errno.EROFS]
 
-    def failing(*given: Any) -> Any:
+    def failing(*given: Any, **named: Any) -> Any:
         if left and not after:
             raise OSError(code := left.pop(), os.strerror(code))
-        found = meant(*given)
+        found = meant(*given, **named)
         if left:
             raise OSError(code := left.pop(), os.strerror(code))
         return found
