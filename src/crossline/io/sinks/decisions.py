@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.evaluate.decisions.columns import DecisionColumns
+
+if TYPE_CHECKING:
+    from crossline.evaluate.decisions.columns import DecisionColumns
 
 
 class Decisions(Sequence[Mapping[str, Any]]):
@@ -46,6 +48,8 @@ def columns_of(decisions: Sequence[Mapping[str, Any]]) -> DecisionColumns:
     """Decisions as columns: as they came, where they came so."""
     if isinstance(decisions, Decisions):
         return decisions.columns
+    from crossline.evaluate.decisions.columns import DecisionColumns  # noqa: PLC0415 - numpy, which few commands load
+
     return DecisionColumns.of_values(decisions, [json_bytes(each) for each in decisions])
 
 

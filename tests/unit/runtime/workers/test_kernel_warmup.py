@@ -21,6 +21,7 @@ STEPS = (
     "warm_panes",
     "warm_patterns",
     "_decode_all",
+    "warm_pairs",
     "warm_windows",
     "_judge_some",
     "warm_in_order",
@@ -45,10 +46,10 @@ def test_steps_are_reported_before_they_are_made(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(module, name, partial(found.append, name))
     module.warm(**module.ALL, on_step=lambda *step: found.append(step))
     assert found == [
-        *(("windows with a resolution", 0, 7), "warm_panes", ("sequences and absences", 1, 7), "warm_patterns"),
-        *(("late records of large keys", 2, 7), "warm_retraction", ("formats", 3, 7), "_decode_all"),
-        *(("windows", 4, 7), "warm_windows", ("a batch", 5, 7), "_judge_some"),
-        *(("records out of order", 6, 7), "warm_in_order"),
+        *(("windows with a resolution", 0, 8), "warm_panes", ("sequences and absences", 1, 8), "warm_patterns"),
+        *(("late records of large keys", 2, 8), "warm_retraction", ("formats", 3, 8), "_decode_all"),
+        *(("keys of two fields", 4, 8), "warm_pairs", ("windows", 5, 8), "warm_windows"),
+        *(("a batch", 6, 8), "_judge_some", ("records out of order", 7, 8), "warm_in_order"),
     ]
     found.clear()
     module.warm(on_step=lambda *step: found.append(step))
