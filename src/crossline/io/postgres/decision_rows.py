@@ -16,6 +16,7 @@ from crossline.basics.values import I64
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.columns import DecisionColumns, DecisionHead
 from crossline.io.postgres.delivered import identity, identity_start, month_of
+from crossline.io.postgres.stored_rows import StoredRows
 from crossline.io.postgres.text_escapes import BYTES_MAX, escape, escape_value, held, held_otherwise, indexed
 from crossline.io.sinks.decisions import Decisions
 
@@ -32,7 +33,7 @@ _PIECE = 1_000  # rows that are handed over at once
 _IN_JSON = re.compile(rb"[ !#-\[\]-\x7f]*").fullmatch  # characters that stand in JSON as they are
 
 
-class DecisionRows:
+class DecisionRows(StoredRows[bytes]):
     """The rows of ``decisions``, of two with one id the first, as ``TableRows`` of another table."""
 
     table = "decisions"
@@ -55,16 +56,6 @@ class DecisionRows:
         for name, month, row in zip(_identities(pipeline, given.ids), _months(given), rows, strict=True):
             found.setdefault(name, (month, row))
         self._rows = found
-
-    @property
-    def identities(self) -> list[str]:
-        """The identity of each row."""
-        return list(self._rows)
-
-    @property
-    def months(self) -> list[str]:
-        """The month of each row."""
-        return [month for month, _ in self._rows.values()]
 
     def write(self, copy: Copy, identities: Sequence[str]) -> None:
         """Give the server the rows of ``identities``."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from psycopg import Copy
 
@@ -14,6 +14,7 @@ from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
 from crossline.io.postgres.decision_rows import DecisionRows
 from crossline.io.postgres.delivered import identity, identity_start, month_of
+from crossline.io.postgres.stored_rows import StoredRows
 from crossline.io.postgres.text_escapes import escape, escape_value, held, indexed
 from crossline.io.sinks.base import Delivery
 
@@ -46,40 +47,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 
 
-class StoredRows(Protocol):
-    """Rows of one table, each under its identity (32 hexadecimal digits), in the order of their delivery."""
-
-    @property
-    def table(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of its columns, in the order in which rows have them."""
-        ...
-
-    @property
-    def form(self) -> str:
-        """What the server is told of the form in which it gets them."""
-        ...
-
-    @property
-    def identities(self) -> list[str]:
-        """The identity of each row."""
-        ...
-
-    @property
-    def months(self) -> list[str]:
-        """The month of each row, as its first day."""
-        ...
-
-    def write(self, copy: Copy, identities: Sequence[str]) -> None:
-        """Give the server the rows of ``identities``."""
-        ...
-
-
-class TableRows:
+class TableRows(StoredRows[Row]):
     """Rows of ``table``, of two with one name the first."""
 
     form = ""
@@ -89,19 +57,9 @@ class TableRows:
         self.columns = TABLES[table]
         at = self.columns.index(PARTITIONED.get(table, "delivered_at"))
         start = identity_start(pipeline, table)
-        self._rows: dict[str, tuple[str, Row]] = {}
+        self._rows = {}
         for name, row in named:
             self._rows.setdefault(identity(start, name), (month_of(row[at]), row))
-
-    @property
-    def identities(self) -> list[str]:
-        """The identity of each row."""
-        return list(self._rows)
-
-    @property
-    def months(self) -> list[str]:
-        """The month of each row."""
-        return [month for month, _ in self._rows.values()]
 
     def write(self, copy: Copy, identities: Sequence[str]) -> None:
         """Give the server the rows of ``identities``."""
@@ -109,7 +67,7 @@ class TableRows:
             copy.write_row(self._rows[each][1])
 
 
-def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows]:
+def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows[Any]]:
     """The rows of each table that has any; of two rows with one identity the first."""
     now = instant_text(now_ms)
     mark = (now, indexed(delivery.pipeline), delivery.batch_id)
@@ -120,7 +78,7 @@ def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows]:
         "rule_events": _rules(delivery, mark),
         "batches": _batch(delivery, mark),
     }
-    found: list[StoredRows] = [TableRows(table, delivery.pipeline, named) for table, named in made.items()]
+    found: list[StoredRows[Any]] = [TableRows(table, delivery.pipeline, named) for table, named in made.items()]
     found.insert(1, DecisionRows(delivery.decisions, now_ms, delivery.pipeline, delivery.batch_id))
     return [each for each in found if each.identities]
 

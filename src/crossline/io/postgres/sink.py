@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 from psycopg import sql
@@ -17,7 +17,8 @@ from crossline.io.net.deadline import Deadline
 from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, connection_deadline, translated_errors
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
-from crossline.io.postgres.rows import PARTITIONED, StoredRows, rows_of
+from crossline.io.postgres.rows import PARTITIONED, rows_of
+from crossline.io.postgres.stored_rows import StoredRows
 from crossline.io.postgres.text_escapes import escape
 from crossline.io.sinks.base import Delivery, wall_clock_ms
 from crossline.logs import get_logger
@@ -145,7 +146,7 @@ class PostgresSink:
             self._run_id = int(row[0]) if row is not None else None
         self._partitions.forget()
 
-    def _store(self, connection: Connection, rows: Sequence[StoredRows], now_ms: int) -> None:
+    def _store(self, connection: Connection, rows: Sequence[StoredRows[Any]], now_ms: int) -> None:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
         of_months = ((each.table, month) for each in rows if each.table in PARTITIONED for month in set(each.months))
         wanted = {(table, date.fromisoformat(month)) for table, month in of_months}
@@ -168,7 +169,7 @@ _TAKE = """WITH fresh AS (INSERT INTO delivered (identity, month)
     SELECT string_agg(uuid_send(identity), ''::bytea) FROM fresh"""
 
 
-def _insert(connection: Connection, given: StoredRows) -> None:
+def _insert(connection: Connection, given: StoredRows[Any]) -> None:
     """Note the rows as delivered, and copy those that were not so before, in their order."""
     every, columns = given.identities, sql.SQL(", ").join(map(sql.Identifier, given.columns))
     with connection.cursor(binary=True) as cursor:
