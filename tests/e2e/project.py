@@ -131,6 +131,17 @@ class Project:
         # A line without its end is being written.
         return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
+    def until_logged(self, event: str, **fields: Any) -> dict[str, Any]:
+        """Wait for an event of the rule log, which sends no notification."""
+        wanted = {"event": event, **fields}
+        deadline_s = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline_s:
+            for found in self.rule_log():
+                if wanted.items() <= found.items():
+                    return found
+            time.sleep(0.02)
+        raise AssertionError(f"no {wanted} in {self.rule_log()}")
+
 
 class Running:
     """A pipeline running in this process; a context that stops it. What it delivered can be waited for."""
@@ -193,15 +204,8 @@ class Running:
         self.until(lambda t: t.records + sum(n for reason, n in t.dead.items() if reason != "duplicate_id") >= count)
 
     def until_logged(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Wait for an event of the rule log, which sends no notification."""
-        wanted = {"event": event, **fields}
-        deadline_s = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline_s:
-            for found in self._project.rule_log():
-                if wanted.items() <= found.items():
-                    return found
-            time.sleep(0.02)
-        raise AssertionError(f"no {wanted} in {self._project.rule_log()}")
+        """As ``Project.until_logged``."""
+        return self._project.until_logged(event, **fields)
 
     def __enter__(self) -> Self:
         return self

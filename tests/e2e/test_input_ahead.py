@@ -14,7 +14,7 @@ from crossline.runtime.pipeline import batches, input_ahead
 from crossline.runtime.pipeline.input_ahead import InputAhead
 from crossline.runtime.work.totals import AHEAD
 
-from .project import WAIT_S, Project, figures, from_twin
+from .project import Project, figures, from_twin
 from .traffic import RULES, expected, lines, records, velocity
 
 if TYPE_CHECKING:
@@ -79,10 +79,7 @@ def test_a_rule_that_comes_meanwhile_judges_from_the_next_batch(
         if batch_id == CHANGED_AFTER:
             fresh = velocity("devices", "distinct_count", 2, aggregation_field="account", group_by=["device", "kind"])
             project.publish("fresh.yaml", [fresh])
-            until_s = time.monotonic() + WAIT_S
-            while not any(event.get("rule_id") == "devices" for event in project.rule_log()):
-                assert time.monotonic() < until_s
-                time.sleep(0.02)
+            project.until_logged("published", rule_id="devices")
 
     monkeypatch.setattr(InputAhead, "begin", and_publish)
     found = drained(project, spark)

@@ -28,7 +28,7 @@ from crossline.runtime.snapshot.spark_log import offsets_of, query_id
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.flow import taken_in
 from crossline.runtime.spark.task import publish_batch
-from crossline.runtime.stages.stages import Stage, TakeIn
+from crossline.runtime.stages.stages import take_in_stage
 
 LOOK_S = 0.2
 
@@ -71,10 +71,10 @@ class InputAhead:
         self._thread = ThreadPoolExecutor(1, "ahead")
         self._ahead: _Ahead | None = None
 
-    def begin(self, batch_id: int, tables: SnapshotSource, snapshot: PlanSnapshot) -> None:
+    def begin(self, batch_id: int, snapshots: SnapshotSource, snapshot: PlanSnapshot) -> None:
         """Batch ``batch_id`` was judged: take in the one after it, where it is known which records it has.
 
-        ``tables``: where tasks find ``snapshot``, the plan snapshot in force.
+        ``snapshots``: where tasks find ``snapshot``, the plan snapshot in force.
         """
         self.drop()
         if self._source.planned is None or self._stopping.is_set():
@@ -83,15 +83,17 @@ class InputAhead:
             start = offsets_of(self._checkpoint, batch_id)[0]
             end = None if start is None else self._source.planned(start)
             if start is not None and end is not None:
-                rows = self._thread.submit(self._take_in, batch_id + 1, start, end, tables)
+                rows = self._thread.submit(self._take_in, batch_id + 1, start, end, snapshots)
                 self._ahead = _Ahead(batch_id + 1, start, end, snapshot, rows)
 
-    def _take_in(self, batch_id: int, start: dict[str, Any], end: dict[str, Any], tables: SnapshotSource) -> pa.Table:
+    def _take_in(
+        self, batch_id: int, start: dict[str, Any], end: dict[str, Any], snapshots: SnapshotSource
+    ) -> pa.Table:
         context = self._spark.sparkContext
         context.addJobTag(self._tag)
         publish_batch(self._spark, query_id(self._checkpoint), batch_id, 0)
         frame = self._source.history(self._spark, start, end)
-        stage = Stage("take in", TakeIn(tables, self._source.intake), by_shard=False)
+        stage = take_in_stage(snapshots, self._source.intake)
         return taken_in(frame, stage, self._partitions, self._spill_folder)
 
     def rows(self, batch_id: int, snapshot: PlanSnapshot) -> pa.Table | None:
@@ -99,7 +101,7 @@ class InputAhead:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return None
-        if ahead.batch_id == batch_id and ahead.snapshot is snapshot and self._is(ahead):
+        if ahead.batch_id == batch_id and ahead.snapshot is snapshot and self._has_its_records(ahead):
             while not self._stopping.is_set():
                 try:
                     return ahead.rows.result(LOOK_S)
@@ -111,7 +113,7 @@ class InputAhead:
         self._end(ahead)
         return None
 
-    def _is(self, ahead: _Ahead) -> bool:
+    def _has_its_records(self, ahead: _Ahead) -> bool:
         """Whether the batch has the records that were taken in."""
         try:
             begins, ends = (offsets_of(self._checkpoint, ahead.batch_id - back) for back in (1, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TARGET_S = 1.5  # of a batch: planning, delivery and logs, some 0.2 s of each, are then a small part of it
 FIRST_BYTES = 64 * 1024 * 1024
@@ -22,7 +22,7 @@ class BatchSize:
 
     first: int
     most: int
-    now: int = 0
+    now: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.first = min(self.first, self.most)

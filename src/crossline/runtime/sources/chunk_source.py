@@ -107,7 +107,7 @@ def planned_end(folder: str, end: int) -> int | None:
     """Up to which chunk the batch goes that follows the one that ends at ``end``; None where that is still open."""
     try:
         given = json.loads((Path(folder) / GIVEN).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # the reader reports one that is damaged as it opens
         return None
     return given.get("next") if given["chunk"] == end else None
 

@@ -55,13 +55,18 @@ def stages_of(
     snapshot = source.current()
     depths = range(1, snapshot.depth + 1)
     judging = (Stage("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in depths)
-    stages = (Stage("take in", TakeIn(source, intake), by_shard=False), *judging)
+    stages = (take_in_stage(source, intake), *judging)
     if snapshot.deciding is None:
         return stages
     from crossline.runtime.stages.decision_stage import DecideShards, decision_stage_number  # noqa: PLC0415 - mostly not
 
     keeping = judge if kept or snapshot.revises_ms is not None else None
     return (*stages, Stage("decide", DecideShards(source, decision_stage_number(snapshot), keeping, patient)))
+
+
+def take_in_stage(source: SnapshotSource, intake: Intake) -> Stage:
+    """The first stage, which has no state."""
+    return Stage("take in", TakeIn(source, intake), by_shard=False)
 
 
 def in_one(stages: Sequence[Stage], task: Task, batches: ArrowBatches) -> ArrowBatches:

@@ -125,6 +125,11 @@ class TestTheNextBatch:
     def test_nothing_is_known_before_the_first(self, folder: Path) -> None:
         assert planned_end(str(folder.parent / "list"), 0) is None
 
+    def test_a_damaged_note_says_nothing(self, folder: Path) -> None:
+        (folder.parent / "list").mkdir()
+        (folder.parent / "list" / "given.json").write_bytes(b'{"chunk": 1')
+        assert planned_end(str(folder.parent / "list"), 1) is None
+
     def test_batches_grow_while_they_are_quick(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(chunk_source, "FIRST_BYTES", 20)
         clock = iter((0.0, 0.1, 0.2, 0.3, 0.4, 100.0, 200.0, 300.0, 400.0))
