@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-import pyarrow as pa
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as the C library numbers them
 APART_BYTES = 32 * 1024 * 1024  # what is as large has pages of its own; the C library refuses more
 KEPT_BYTES = 256 * 1024 * 1024
@@ -23,4 +21,6 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, APART_BYTES)
     mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+    import pyarrow as pa  # noqa: PLC0415
+
     pa.set_memory_pool(pa.system_memory_pool())

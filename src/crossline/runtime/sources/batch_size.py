@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-TARGET_S = 1.5  # of a batch: planning, delivery and logs, some 0.2 s of each, are then a small part of it
+TARGET_S = 3.0  # of a batch: planning, delivery and logs, some 0.3 s of each, are then a tenth of it
 FIRST_BYTES = 64 * 1024 * 1024
 
 
@@ -16,7 +16,7 @@ class BatchSize:
     ``TARGET_S``, to at most twice the size at a time, and shrink where they take longer.
 
     >>> size = BatchSize(first=64, most=256)
-    >>> size.took(64, 0.5), size.took(128, 1.0), size.took(192, 3.0)
+    >>> size.took(64, 1.0), size.took(128, 2.0), size.took(192, 6.0)
     (128, 192, 96)
     """
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import mmap
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from crossline.basics.wire import WirePart
 from crossline.ingest.route.part_codec import unpack
-from crossline.runtime.stages.rows import ArrowBatches, rows_of
+from crossline.runtime.stages.rows import ArrowBatches, Body, rows_of
 from crossline.runtime.work.task import Task
 
 BODY_BYTES_MIN = 16 * 1024
@@ -36,29 +36,51 @@ class SpillBodies:
 
     def __call__(self, task: Task, batches: ArrowBatches) -> ArrowBatches:
         """The rows, the same in number and order."""
-        for rows in self.step(task, batches):
-            yield spill_bodies(rows, self.folder / f"{task.batch_id}-{task.partition}-{secrets.token_hex(8)}")
+        for rows in self.step(replace(task, spill_folder=self.folder), batches):
+            yield spill_bodies(rows, _new_file(task, self.folder))
+
+
+def spilled_rows(rows: Sequence[tuple[int, int, str, Body]], task: Task) -> pa.RecordBatch:
+    """``rows``, with their large bodies in a file where ``task`` has a folder for it.
+
+    Bodies in pieces are written piece by piece: nobody joins them before.
+    """
+    if task.spill_folder is None:
+        return rows_of(rows)
+    bodies = _spilled([row[3] for row in rows], _new_file(task, task.spill_folder))
+    return rows_of([(*row[:3], body) for row, body in zip(rows, bodies, strict=True)])
 
 
 def spill_bodies(rows: pa.RecordBatch, path: Path) -> pa.RecordBatch:
     """``rows`` with their large bodies in a file at ``path``, which is only made where there are any."""
-    stages, shards, kinds = (rows.column(number).to_pylist() for number in range(3))
-    bodies = [memoryview(body.as_buffer()) for body in rows.column(3)]
-    large = [len(body) >= BODY_BYTES_MIN for body in bodies]
-    if not any(large):
+    given: list[Body] = [memoryview(body.as_buffer()) for body in rows.column(3)]
+    bodies = _spilled(given, path)
+    if bodies is given:
         return rows
+    stages, shards, kinds = (rows.column(number).to_pylist() for number in range(3))
+    return rows_of(list(zip(stages, shards, kinds, bodies, strict=True)))
+
+
+def _new_file(task: Task, folder: Path) -> Path:
+    return folder / f"{task.batch_id}-{task.partition}-{secrets.token_hex(8)}"
+
+
+def _spilled(bodies: list[Body], path: Path) -> list[Body]:
+    """``bodies``, the large ones as what ``body_of`` finds in a file at ``path``; the list itself where none is."""
+    pieces = [body if isinstance(body, list) else [body] for body in bodies]
+    sizes = [sum(map(len, each)) for each in pieces]
+    if not any(size >= BODY_BYTES_MIN for size in sizes):
+        return bodies
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    made: list[bytes | memoryview] = []
+    made = list(bodies)
     with path.open("wb") as file:
-        for body, apart in zip(bodies, large, strict=True):
-            if apart:
+        for number, size in enumerate(sizes):
+            if size >= BODY_BYTES_MIN:
                 at = -(-file.tell() // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY  # where maps begin
                 file.seek(at)
-                file.write(body)
-                made.append(_MARK + orjson.dumps([str(path), at, len(body)]))
-            else:
-                made.append(body)
-    return rows_of(list(zip(stages, shards, kinds, made, strict=True)))
+                file.writelines(pieces[number])
+                made[number] = _MARK + orjson.dumps([str(path), at, size])
+    return made
 
 
 def body_of(body: bytes | memoryview) -> memoryview:

@@ -27,6 +27,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.sources.intake import Intake
 from crossline.runtime.stages.rows import OUT, ArrowBatches, Body, costs_row, rows_of
 from crossline.runtime.stages.shard_judge import by_shard
+from crossline.runtime.stages.spill import spilled_rows
 from crossline.runtime.work.stopwatch import Stopwatch, measuring
 from crossline.runtime.work.task import Task
 
@@ -95,7 +96,7 @@ class TakeIn:
                 if snapshot.bounds.aligned:  # what is for stages above waits with the rest
                     parts = [(1, part) for _, part in parts]
                 watch.lap("route")
-                packed = _packed(parts, decoded.dead)
+                packed = _packed(parts, decoded.dead, task)
                 watch.lap("pack")
                 del decoded, parts  # megabytes that the next chunk is read into, rather than into pages of its own
                 yield packed
@@ -140,11 +141,11 @@ class JudgeShards:
         yield _spent(watch)
 
 
-def _packed(parts: list[tuple[int, Part]], dead: list[DeadLetter]) -> pa.RecordBatch:
+def _packed(parts: list[tuple[int, Part]], dead: list[DeadLetter], task: Task) -> pa.RecordBatch:
     rows: list[tuple[int, int, str, Body]] = [
         (depth, shard, "parts", packed_views(mine)) for (depth, shard), mine in by_shard(parts).items()
     ]
-    return rows_of([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows)
+    return spilled_rows([*rows, (OUT, 0, "dead", dead_to_json(dead))] if dead else rows, task)
 
 
 def _spent(watch: Stopwatch) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import Any
 
+from crossline.runtime.machine.freed_memory import keep_freed_memory
 from crossline.runtime.machine.garbage import collect_seldom
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
@@ -77,6 +78,7 @@ def _serve() -> None:
     def worker(sock: Any, authenticated: bool) -> int:
         """As PySpark's; a Spark that is gone while a worker still writes is no news."""
         set_process_title("cl-worker")
+        keep_freed_memory()  # a batch takes the megabytes that the one before freed
         try:
             code: int = serve_one(sock, authenticated)
         except BrokenPipeError:

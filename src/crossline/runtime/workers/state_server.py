@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from crossline.basics.errors import CrosslineError
+from crossline.runtime.machine.freed_memory import keep_freed_memory
 from crossline.runtime.machine.process_title import set_process_title
 from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.state_log.cache import forget_ahead
@@ -203,6 +204,7 @@ def _live(where: StateServerFolder, lifeline: int, name: str, listening: socket.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _leave_files({listening.fileno(), lifeline})
         gc.freeze()
+        keep_freed_memory()
         threading.Thread(target=_await_end, args=(where.folder, lifeline), daemon=True).start()
         listening.settimeout(None if standby else AHEAD_S_MAX)
         while True:

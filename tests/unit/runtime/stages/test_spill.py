@@ -14,7 +14,15 @@ from crossline.basics.errors import StateError
 from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Part
 from crossline.runtime.stages.rows import OUT, rows_of
-from crossline.runtime.stages.spill import BODY_BYTES_MIN, SpillBodies, body_of, clear, parts_of, spill_bodies
+from crossline.runtime.stages.spill import (
+    BODY_BYTES_MIN,
+    SpillBodies,
+    body_of,
+    clear,
+    parts_of,
+    spill_bodies,
+    spilled_rows,
+)
 from crossline.runtime.work.task import Task
 
 SIZES = [0, 1, 7, 8, BODY_BYTES_MIN - 1, BODY_BYTES_MIN, BODY_BYTES_MIN + 1, 4096 * 9, 70_001]
@@ -55,6 +63,16 @@ def test_small_rows_make_no_file_and_stay_as_they_are(tmp_path: Path) -> None:
     given = rows_of([(1, 0, "parts", body(BODY_BYTES_MIN - 1, 1)), (OUT, 0, "alerts", body(BODY_BYTES_MIN - 1, 2))])
     assert spill_bodies(given, tmp_path / "spill" / "a") is given
     assert not (tmp_path / "spill").exists()
+
+
+def test_pieces_are_written_as_the_body_that_they_are(tmp_path: Path) -> None:
+    pieces = [body(3, 1), memoryview(body(BODY_BYTES_MIN, 2)), b"", body(5, 3)]
+    given = [(1, 0, "parts", pieces), (1, 1, "parts", [b"small"]), (OUT, 0, "dead", body(BODY_BYTES_MIN, 4))]
+    made = columns(spilled_rows(given, Task(spill_folder=tmp_path / "spill")))
+    assert made[:3] == ([1, 1, OUT], [0, 1, 0], ["parts", "parts", "dead"])
+    assert [bytes(body_of(each)) for each in made[3]] == [b"".join(pieces), b"small", given[2][3]]
+    assert [len(each) < BODY_BYTES_MIN for each in made[3]] == [True] * 3
+    assert columns(spilled_rows(given, Task()))[3] == [b"".join(pieces), b"small", given[2][3]]  # no folder: they stay
 
 
 def test_each_task_and_each_try_of_one_has_files_of_its_own(tmp_path: Path) -> None:
