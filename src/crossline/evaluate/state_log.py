@@ -19,6 +19,11 @@ CROSSED = "crossed."
 
 def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[StoreDelta]) -> bytes:
     """The segment of one batch: the clocks as of its end, and each state store's records."""
+    return b"".join(delta_pieces(batch_id, state, deltas))
+
+
+def delta_pieces(batch_id: int, state: ShardState, deltas: Sequence[StoreDelta]) -> list[bytes | memoryview]:
+    """The bytes of ``encode_delta`` in pieces, views of ``deltas``, for who writes them one behind the other."""
     arrays: wire.Arrays = {}
     state_stores = []
     for number, item in enumerate(deltas):
@@ -37,7 +42,7 @@ def encode_delta(batch_id: int, state: ShardState, deltas: Sequence[StoreDelta])
         "contexts": {state_store: each.changes() for state_store, each in state.contexts.items()},
         "state_stores": state_stores,
     }
-    return wire.encode(meta, arrays)
+    return wire.encoded_pieces(meta, arrays)
 
 
 def apply_delta(

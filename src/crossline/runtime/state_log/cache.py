@@ -11,7 +11,7 @@ from functools import partial
 from crossline.basics.errors import StateError
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, forget_unplanned
-from crossline.evaluate.state_log import Foresight, apply_delta, encode_delta, expired
+from crossline.evaluate.state_log import Foresight, apply_delta, delta_pieces, expired
 from crossline.io.objects.location import under
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log.log_folders import begin_with_backfill, depth_folder
@@ -51,7 +51,7 @@ class HeldShard:
 
     def commit(self, deltas: Sequence[StoreDelta], answer: StageRows) -> None:
         """Write the batch's segment; the cache holds the state, and ``answer``, from here on."""
-        self.log.write(self.batch_id, encode_delta(self.batch_id, self.state, deltas))
+        self.log.write(self.batch_id, delta_pieces(self.batch_id, self.state, deltas))
         self.answer = answer
 
 

@@ -18,12 +18,12 @@ import os
 import shutil
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as pafs
@@ -37,6 +37,8 @@ from crossline.io.objects.location import is_uri, location_of
 _LENGTH = struct.Struct("<Q")
 SHARD = "shard-"
 T = TypeVar("T")
+Blob: TypeAlias = bytes | pa.Buffer | list[bytes | memoryview]
+JOINED_BYTES_MAX = 1 << 20  # of a blob in pieces, up to which one write is cheaper than one a piece
 MERGE_AT = 128  # files of one tier, at which the older half becomes one file of the next
 MERGE_COUNT = 64
 # A batch waits for the merging that it does: files that are large already are left as they are.
@@ -69,8 +71,8 @@ class StateLog:
         self._made = False
         self._turns = serial_calls_of(f"{root}/{shard}")
 
-    def write(self, batch_id: int, blob: bytes) -> None:
-        """Make ``blob`` the segment of ``batch_id``."""
+    def write(self, batch_id: int, blob: Blob) -> None:
+        """Make ``blob``, which may be given in pieces, the segment of ``batch_id``."""
         self._put_as(Segment(batch_id, batch_id).name, [blob], framed=False)
 
     def write_all(self, first: int, blobs: list[bytes]) -> None:
@@ -259,11 +261,13 @@ class StateLog:
         except FileNotFoundError as error:
             raise StateError(f"{self._dir}/{name}: missing; restore it or start from a new checkpoint") from error
 
-    def _put_as(self, name: str, blobs: list[bytes] | list[pa.Buffer], *, framed: bool) -> None:
+    def _put_as(self, name: str, blobs: Sequence[Blob], *, framed: bool) -> None:
         path = f"{self._dir}/{name}"
         # A name of its own: a task that Spark gave up may still be writing while another attempt of it writes too.
         own = os.getpid() if self._local else uuid.uuid4().hex
         temporary = path if self._whole else f"{path}.{own}{ASIDE}"
+        pieces_of = [_pieces(blob) for blob in blobs]
+        sizes = [sum(map(len, pieces)) for pieces in pieces_of]
 
         def write() -> None:
             if not self._made and not self._whole:
@@ -271,10 +275,11 @@ class StateLog:
                 self._made = True
             try:
                 with self._fs.open_output_stream(temporary) as out:
-                    for blob in blobs:
+                    for pieces, size in zip(pieces_of, sizes, strict=True):
                         if not framed:
-                            out.write(_LENGTH.pack(len(blob)))
-                        out.write(blob)
+                            out.write(_LENGTH.pack(size))
+                        for piece in pieces:
+                            out.write(piece)
                 if not self._whole:
                     self._fs.move(temporary, path)
             except OSError:
@@ -282,7 +287,7 @@ class StateLog:
                     Path(temporary).unlink(missing_ok=True)
                 raise
 
-        self._tried(write, sum(len(blob) for blob in blobs), self._turns)
+        self._tried(write, sum(sizes), self._turns)
 
     def _delete(self, segments: list[Segment]) -> None:
         for segment in segments:
@@ -294,6 +299,13 @@ class StateLog:
         if self._local:
             return call()
         return retry_until_available(partial(_report_state_error, partial(in_time, call, size, turns), self._dir))
+
+
+def _pieces(blob: Blob) -> Sequence[bytes | memoryview | pa.Buffer]:
+    """What to write of ``blob``, call by call: small pieces in one, large ones without a copy."""
+    if not isinstance(blob, list):
+        return [blob]
+    return blob if sum(map(len, blob)) >= JOINED_BYTES_MAX else [b"".join(blob)]
 
 
 def _fitting(segments: list[Segment]) -> list[Segment]:

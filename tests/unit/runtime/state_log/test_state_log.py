@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from crossline.basics import wire
 from crossline.basics.errors import StateError
 from crossline.runtime.state_log import state_log
-from crossline.runtime.state_log.state_log import MERGE_AT, MERGE_COUNT, Segment, StateLog
+from crossline.runtime.state_log.state_log import JOINED_BYTES_MAX, MERGE_AT, MERGE_COUNT, Segment, StateLog
 
 
 def blob(batch: int, kept_from: int = 0) -> bytes:
@@ -47,6 +47,17 @@ def test_what_was_written_comes_back_in_order(tmp_path: Path) -> None:
     assert read(log, 10, 11) == [11]
     assert read(log, 11, 11) == []
     assert read(log, -1, -1) == [], "before the first batch there is nothing"
+
+
+@pytest.mark.parametrize("length", [3, JOINED_BYTES_MAX])
+def test_a_blob_in_pieces_is_the_file_of_the_whole_one(tmp_path: Path, length: int) -> None:
+    meta, arrays = {"batch": 0, "kept_from": 0}, {"x": np.arange(length), "y": np.arange(3, dtype=np.int8)}
+    StateLog(str(tmp_path / "whole"), 0).write(0, wire.encode(meta, arrays))
+    log = StateLog(str(tmp_path / "pieces"), 0)
+    log.write(0, wire.encoded_pieces(meta, arrays))
+    assert path(tmp_path / "pieces", 0).read_bytes() == path(tmp_path / "whole", 0).read_bytes()
+    [(_, found)] = log.blobs(-1, 0)
+    assert np.array_equal(found["x"], arrays["x"])
 
 
 def test_shards_do_not_see_each_other(tmp_path: Path) -> None:
