@@ -53,7 +53,7 @@ class EngineSettings(Settings):
         default=256 * 1024 * 1024,
         ge=1,
         description="Most bytes of one batch from files. Batches of a backlog begin with 64 MiB and grow while they "
-        "take less than 1.5 s.",
+        "take less than 3 s.",
     )
     max_batch_records: int = Field(
         default=300_000, ge=1, description="Most records of one batch from Kafka or the generator."
