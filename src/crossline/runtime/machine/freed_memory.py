@@ -14,7 +14,7 @@ def keep_freed_memory() -> None:
 
     One that goes through batches frees and takes the same megabytes again and again. By default the C library gives
     them back in between, and Arrow does so by itself; the system then makes each page anew, zeroed: 105,000 of the
-    180,000 pages that a backtest of 2,000,000 records touched, and 400,000 of the 830,000 that a pipeline in Spark touched
+    180,000 pages that a backtest of 2,000,000 records touched, and 400,000 of the 830,000 that a pipeline in Spark did
     for 4,000,000 records of R5. A C library without ``mallopt`` goes on as it does.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
