@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from crossline.basics.formula.tree import (
     Arithmetic,
     Call,
     Compare,
+    ComparisonOperator,
     Constant,
     Join,
     Membership,
@@ -39,8 +41,15 @@ from crossline.basics.formula.vectors import (
     there,
 )
 
+class Zeroed(NamedTuple):
+    """Numpy values that are zero where they are missing, and where they are not."""
+
+    values: Any
+    valid: Mask
+
+
 # By name an Arrow array with nulls, or numpy values and where they are not missing (None: everywhere).
-Column = Any | tuple[Any, Mask | None]
+Column = Any | tuple[Any, Mask | None] | Zeroed
 Inputs = Mapping[str, Column]
 Result = tuple[Any, Mask]
 _Step = Callable[[Inputs, int, "_Parts"], Vector]
@@ -54,6 +63,13 @@ _TEXT: dict[str, Callable[[Any, Any], Any]] = {
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
+}
+_FURTHEST: dict[ComparisonOperator, Literal["min", "max"]] = {"<": "min", "<=": "min", ">": "max", ">=": "max"}
+_HOLDS: dict[ComparisonOperator, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 _DTYPES: dict[FieldKind, tuple[str, type[Any]]] = {
     "integer": ("iu", np.int64),
@@ -131,11 +147,23 @@ class _Parts:
     def __init__(self, steps: Sequence[_Step], columns: Inputs, rows: int) -> None:
         self._steps, self._columns, self._rows = steps, columns, rows
         self._done: dict[int, Vector] = {}
+        self._furthest: dict[tuple[int, str], int | float] = {}
 
     def __getitem__(self, number: int) -> Vector:
         found = self._done.get(number)
         if found is None:
             found = self._done[number] = self._steps[number](self._columns, self._rows, self)
+        return found
+
+    def furthest(self, number: int, name: Literal["min", "max"]) -> int | float | None:
+        """The least or greatest of a part's numbers, with a zero for those that are missing; None: there are none."""
+        found = self._furthest.get((number, name))
+        if found is None:
+            values = self[number].values
+            if not values.size:
+                return None
+            found = self._furthest[number, name] = getattr(values, name)()
+            found = self._furthest[number, name] = found.item() if isinstance(found, np.generic) else found
         return found
 
     def forget(self, numbers: Sequence[int]) -> None:
@@ -176,6 +204,8 @@ def _step(node: Node, parts: list[int], least_km: float) -> _Step:  # noqa: PLR0
         case Join(word):
             return _all_of(parts) if word == "and" else _any_of(parts)
         case Compare(operands, operators):
+            if operands[0].kind != "string" and len(parts) == 2 and isinstance(operands[1], Constant):
+                return _against(operators[0], parts, operands[1].value)
             return _chain(_text_mask if operands[0].kind == "string" else compare, parts, operators)
         case Call():
             function = function_of(node, least_km)
@@ -189,7 +219,7 @@ def _all_of(parts: list[int]) -> _Step:
     def join(_columns: Inputs, _rows: int, done: _Parts) -> Vector:
         mask = done[parts[0]].values
         for part in parts[1:]:
-            if not np.count_nonzero(mask):
+            if mask is _NOWHERE.values or not np.count_nonzero(mask):
                 return _NOWHERE
             mask = np.logical_and(mask, done[part].values)
         return Vector(mask, None)
@@ -199,9 +229,11 @@ def _all_of(parts: list[int]) -> _Step:
 
 def _any_of(parts: list[int]) -> _Step:
     def join(_columns: Inputs, _rows: int, done: _Parts) -> Vector:
-        mask = done[parts[0]].values
-        for part in parts[1:]:
-            mask = np.logical_or(mask, done[part].values)
+        mask = _NOWHERE.values
+        for part in parts:
+            held = done[part].values
+            if held is not _NOWHERE.values:
+                mask = held if mask is _NOWHERE.values else np.logical_or(mask, held)
         return Vector(mask, None)
 
     return join
@@ -217,6 +249,21 @@ def _chain(holds: Callable[[str, Vector, Vector], Mask], parts: list[int], opera
         return Vector(first, None)
 
     return chain
+
+
+def _against(sign: ComparisonOperator, parts: list[int], value: Any) -> _Step:
+    """A comparison with a constant. Rules differ in these: one look at the greatest value answers most of them."""
+    known, holds = _FURTHEST.get(sign), _HOLDS.get(sign)
+
+    def against(_columns: Inputs, _rows: int, done: _Parts) -> Vector:
+        left, right = parts
+        if known is not None and holds is not None:
+            furthest = done.furthest(left, known)
+            if furthest is not None and not holds(furthest, value):
+                return _NOWHERE
+        return Vector(compare(sign, done[left], done[right]), None)
+
+    return against
 
 
 def _membership(stands: Callable[[Vector], Mask], operand: int, negated: bool) -> _Step:
@@ -274,6 +321,11 @@ def _read(name: str, kind: FieldKind, column: Column | None, rows: int) -> Vecto
     if values.dtype.kind not in accepted:
         raise TypeError(f"column {name} has values of {values.dtype}; expected those of kind {kind}")
     values = values.astype(dtype, copy=False)
+    if isinstance(column, Zeroed) and values.size:
+        if kind == "integer":
+            return Vector(values, None if valid.all() else valid, max(-int(values.min()), int(values.max())))
+        if kind == "number" and not np.isnan(values).any():
+            return Vector(values, None if valid.all() else valid)
     if kind == "number":
         return there(values, valid)
     return settled(values, valid) if kind == "boolean" else integers(values, valid)
