@@ -107,4 +107,6 @@ def deciding_plan(plan: StreamPlan, late_ms: int) -> StreamPlan:
     state_store = StateStore(f"{plan.stream}|decided", (), "event_time", (), (), 0, late_ms)
     kept: Any = DecidedPlan()
     state_stores = (StorePlan(state_store, kept, ()),)
-    return replace(plan, state_stores=state_stores, stateless=(), accounting_store=0, copies=None, conditions=Conditions())
+    return replace(
+        plan, state_stores=state_stores, stateless=(), accounting_store=0, copies=None, conditions=Conditions()
+    )

@@ -41,6 +41,7 @@ from crossline.basics.formula.vectors import (
     there,
 )
 
+
 class Zeroed(NamedTuple):
     """Numpy values that are zero where they are missing, and where they are not."""
 

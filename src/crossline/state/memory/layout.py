@@ -117,7 +117,9 @@ CHAIN_COL = _array("CHAIN_COL", I64, "CHAINS", "the column", "plan")
 CHAIN_MAX = _array("CHAIN_MAX", I64, "CHAINS", "whether it is one of maxima", "plan")
 LINK_FILTER = _array("LINK_FILTER", I64, "LINKS", "the filter whose records are linked", "plan")
 LINK_COL = _array("LINK_COL", I64, "LINKS", "the column", "plan")
-RUN_OF = _array("RUN_OF", I64, "N_WINDOWS", "the window that keeps its records: itself, or the same with the record", "plan")
+RUN_OF = _array(
+    "RUN_OF", I64, "N_WINDOWS", "the window that keeps its records: itself, or the same with the record", "plan"
+)
 TURN = _array("TURN", I64, "N_WINDOWS", "windows, in the order in which a record is judged by them", "plan")
 AGGREGATE_AT = _array("AGGREGATE_AT", I64, "N_WINDOWS", "the window's aggregates", "plan")
 AGGREGATE_KIND = _array("AGGREGATE_KIND", I64, "aggregates", "COUNT, SUM_INT and so on", "plan")

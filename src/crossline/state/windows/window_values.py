@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.arithmetic.double_double import pair_add, pair_divide, pair_product, pair_root, pair_sqrt, two_product, two_sum
+from crossline.state.arithmetic.double_double import (
+    pair_add,
+    pair_divide,
+    pair_product,
+    pair_root,
+    pair_sqrt,
+    two_product,
+    two_sum,
+)
 from crossline.state.arithmetic.rolling_sums import add_deviation, add_float, add_whole, clear_deviation, pair_of
 from crossline.state.arithmetic.superaccumulator import (
     FLOAT_UNIT,

@@ -249,7 +249,7 @@ def test_masks_made_together_are_those_of_each(
     each = {repr(node): Condition(node) for node in (parse_conditions(raw)[0] for raw in raws)}
     lists = named_lists({"some": members})
     given = (columns_of(records), len(records), lists, "s", np.zeros(len(records), np.int64))
-    together = pickle.loads(pickle.dumps(Conditions(each)))
+    together = pickle.loads(pickle.dumps(Conditions(each)))  # noqa: S301 - its own
     for _ in range(2):  # the second time as they were compiled
         masks = together.masks(*given)
         assert {name: mask.tolist() for name, mask in masks.items()} == {
