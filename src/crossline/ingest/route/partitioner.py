@@ -362,7 +362,7 @@ def _stateless_bits(plan: StreamPlan, masks: dict[str, BoolMask], count: int) ->
     bits = np.zeros((-(-len(plan.stateless) // 8), count), np.uint8)
     for number, rule in enumerate(plan.stateless):
         of_byte = bits[number // 8]
-        holds = masks[rule.condition].view(np.uint8) if rule.condition else np.uint8(1)
+        holds: Any = masks[rule.condition].view(np.uint8) if rule.condition else np.uint8(1)
         np.bitwise_or(of_byte, holds << np.uint8(number % 8), out=of_byte)
     return np.ascontiguousarray(bits.T)
 
