@@ -198,8 +198,7 @@ def compile_stream(
     carried = _carried(of, programs)
     feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
     lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
-    every = (each for _, program in (*programs, *queries) for each in program.conditions)
-    conditions = Conditions({each.canonical: each for each in every if each.canonical})
+    conditions = Conditions.of(each for _, program in (*programs, *queries) for each in program.conditions)
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:

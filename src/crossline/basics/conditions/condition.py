@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,11 @@ class Conditions(dict[str, Condition]):
     """Conditions by their canonical names, whose masks over a batch are made together: rules share many parts."""
 
     _program: tuple[Lists, str, MaskProgram] | None = None
+
+    @staticmethod
+    def of(conditions: Iterable[Condition]) -> Conditions:
+        """These, without those that everything passes."""
+        return Conditions({each.canonical: each for each in conditions if each.canonical})
 
     def __reduce__(self) -> tuple[type[Conditions], tuple[dict[str, Condition]]]:
         return Conditions, (dict(self),)

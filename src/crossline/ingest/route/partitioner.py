@@ -160,10 +160,8 @@ class _Holds:
 
 def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, base: str, *, running: bool) -> _Holds:
     given = (records.fields, len(records), lists, base, clock)
-    masks = plan.conditions.masks(*given)
-    listed = {name: condition for name, condition in plan.conditions.items() if running and condition.lists()}
-    turns = {name: condition.turns(*given) for name, condition in listed.items()}
-    return _Holds(masks, {name: each for name, each in turns.items() if len(each.rows)})
+    turns = {name: each.turns(*given) for name, each in plan.conditions.items() if running and each.lists()}
+    return _Holds(plan.conditions.masks(*given), {name: each for name, each in turns.items() if len(each.rows)})
 
 
 def _store_parts(
@@ -361,9 +359,8 @@ def _stateless_bits(plan: StreamPlan, masks: dict[str, BoolMask], count: int) ->
     """One bit per rule, as of ``_entry_bits``; written byte by byte of all records, which lie side by side."""
     bits = np.zeros((-(-len(plan.stateless) // 8), count), np.uint8)
     for number, rule in enumerate(plan.stateless):
-        of_byte = bits[number // 8]
         holds: Any = masks[rule.condition].view(np.uint8) if rule.condition else np.uint8(1)
-        np.bitwise_or(of_byte, holds << np.uint8(number % 8), out=of_byte)
+        bits[number // 8] |= holds << np.uint8(number % 8)
     return np.ascontiguousarray(bits.T)
 
 
