@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import orjson
 
+from crossline.basics.conditions.condition import Conditions
 from crossline.evaluate.decisions.revision import Known
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import PlanKind
@@ -106,4 +107,6 @@ def deciding_plan(plan: StreamPlan, late_ms: int) -> StreamPlan:
     state_store = StateStore(f"{plan.stream}|decided", (), "event_time", (), (), 0, late_ms)
     kept: Any = DecidedPlan()
     state_stores = (StorePlan(state_store, kept, ()),)
-    return replace(plan, state_stores=state_stores, stateless=(), accounting_store=0, copies=None, conditions={})
+    return replace(
+        plan, state_stores=state_stores, stateless=(), accounting_store=0, copies=None, conditions=Conditions()
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.condition import Conditions
 from crossline.basics.streams.clocks import EVENT, clock_spec
 from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.lateness import LatenessInForce, lateness_of
@@ -99,7 +99,7 @@ class StreamPlan:
     spec: StreamSpec
     state_stores: tuple[StorePlan, ...]
     stateless: tuple[Stateless, ...]
-    conditions: dict[str, Condition]
+    conditions: Conditions
     accounting_store: int
     lateness: LatenessInForce
     programs: dict[tuple[str, int], Program]
@@ -198,7 +198,7 @@ def compile_stream(
     carried = _carried(of, programs)
     feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
     lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
-    conditions = {c.canonical: c for _, program in (*programs, *queries) for c in program.conditions if c.canonical}
+    conditions = Conditions.of(each for _, program in (*programs, *queries) for each in program.conditions)
     drafts = []
     for draft, members in assign(name, spec, windowed, layout, defaults):
         for version, program in members:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.tree import AllOf, Leaf, Node
 from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.spaces import (
     AggregateSpec,
@@ -34,9 +37,37 @@ def _filter(draft: Draft, spec: FilterSpec) -> int:
     return number
 
 
+def _filter_of(draft: Draft, feed: Feed, spec: StreamSpec, column: str | None = None) -> int:
+    """The number of the filter of ``feed``, or of another that lets the same records pass, and whose windows it shares.
+
+    That a required field is present holds for every record, so a condition without it selects the same ones. Panes
+    keep parts by filter, each its own.
+    """
+    own = filter_of(feed, spec, column)
+    number, wider = _filter(draft, own), replace(own, condition=_selecting(feed.condition, spec))
+    if draft.state_store.resolution_ms or wider not in draft.state_store.filters:
+        return number
+    return _filter(draft, wider)
+
+
+def _selecting(condition: Condition, spec: StreamSpec) -> str:
+    """The canonical form of ``condition`` without the presence of required fields."""
+    node = condition.node
+    if not isinstance(node, AllOf):
+        return condition.canonical
+    return Condition(AllOf(tuple(each for each in node.parts if not _holds_always(each, spec)))).canonical
+
+
+def _holds_always(node: Node, spec: StreamSpec) -> bool:
+    if not isinstance(node, Leaf) or node.operator != "exists":
+        return False
+    column = spec.columns.get(node.field)
+    return column is not None and not column.optional
+
+
 def _aggregate(draft: Draft, figure: Figure, spec: StreamSpec, *, counted: bool = False) -> int:
     """The number of the aggregate of ``figure``, or of the count of its window."""
-    window = _window(_filter(draft, filter_of(figure.feed, spec, figure.column)), figure.window)
+    window = _window(_filter_of(draft, figure.feed, spec, figure.column), figure.window)
     number = draft.windows.setdefault(window, len(draft.windows))
     column = -1
     if figure.streak_of is not None and not counted:
@@ -81,7 +112,7 @@ def formula_of(
     return FormulaPlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        filter=_filter(draft, filter_of(program.feed, spec)),
+        filter=_filter_of(draft, program.feed, spec),
         figures=_named(draft, program, verdict.names, spec),
         verdict=verdict,
         cross_key_inputs=inputs,
@@ -129,7 +160,7 @@ def feature_query_of(
     return FeatureQueryPlan(
         rule_id=version.rule.rule_id,
         version=version.rule.version,
-        filter=_filter(draft, filter_of(program.feed, spec)),
+        filter=_filter_of(draft, program.feed, spec),
         figures=_named(draft, program, verdict.names, spec),
         facts=verdict.facts,
         spans=((version.effective_from_ms, version.effective_until_ms),),

@@ -1,5 +1,7 @@
 from typing import Any
 
+from crossline.basics.conditions.condition import Condition
+from crossline.basics.conditions.tree import parse_conditions
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.times import BEGINNING_MS
 from crossline.plan.compile import compile_stream, layout_of
@@ -32,6 +34,10 @@ def rules(*bodies: dict[str, Any]) -> RuleSet:
     return RuleSet.from_rules(made)
 
 
+def read_condition(field: str, operator: str) -> str:
+    return Condition(parse_conditions([{"field": field, "operator": operator}])[0]).canonical
+
+
 def test_rules_share_key_space_entry_cursor_and_group() -> None:
     plan = compile_stream(rules({}, {"aggregation_threshold": 9}, {"window": "1m"}), "s", SPEC, DEFAULTS)
     assert len(plan.state_stores) == 1
@@ -47,6 +53,21 @@ def test_a_field_that_every_record_has_makes_no_entry_of_its_own() -> None:
         rules({}, {**of, "aggregation_field": "v"}, {**of, "aggregation_field": "w"}), "s", SPEC, DEFAULTS
     )
     assert plan.state_stores[0].state_store.filters == (FilterSpec("", None, LATE), FilterSpec("", "w", LATE))
+
+
+def test_the_presence_of_a_required_field_makes_no_window_of_its_own() -> None:
+    present = {"conditions": [{"field": "v", "operator": "exists"}]}
+    maybe = {"conditions": [{"field": "w", "operator": "exists"}, {"field": "v", "operator": "exists"}]}
+    plan = compile_stream(rules({}, present, maybe, {"conditions": maybe["conditions"][:1]}), "s", SPEC, DEFAULTS)
+    store = plan.state_stores[0]
+    assert len(store.state_store.filters) == 4  # as rules have them: the layout stays as it was
+    windows = [store.plan.windows[store.plan.aggregates[line.aggregate].window] for line in store.plan.lines]
+    assert windows[0] == windows[1] != windows[2] == windows[3]
+    alone = compile_stream(rules(present), "s", SPEC, DEFAULTS).state_stores[0]
+    assert [each.condition for each in alone.state_store.filters] == [read_condition("v", "exists")]
+    in_panes = {**present, "window": "1d", "resolution": "1h"}
+    panes = compile_stream(rules({**in_panes, "conditions": []}, in_panes), "s", SPEC, DEFAULTS).state_stores[0]
+    assert len({line.filter_in(panes.plan) for line in panes.plan.lines}) == 2  # panes keep parts of each filter
 
 
 def test_records_without_a_home_are_reported_by_id() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +81,34 @@ class Condition:
         """As text: ``amount_cents > 500 and country in NO, SE``."""
         body = _say(self.node, top=True)
         return body if len(body) <= _TEXT_WIDTH else body[: _TEXT_WIDTH - 1] + "…"
+
+
+class Conditions(dict[str, Condition]):
+    """Conditions by their canonical names, whose masks over a batch are made together: rules share many parts."""
+
+    _program: tuple[Lists, str, MaskProgram] | None = None
+
+    @staticmethod
+    def of(conditions: Iterable[Condition]) -> Conditions:
+        """These, without those that everything passes."""
+        return Conditions({each.canonical: each for each in conditions if each.canonical})
+
+    def __reduce__(self) -> tuple[type[Conditions], tuple[dict[str, Condition]]]:
+        return Conditions, (dict(self),)
+
+    @cached_property
+    def _lists(self) -> frozenset[str]:
+        return frozenset(name for each in self.values() for name in each.lists())
+
+    def masks(self, fields: Fields, rows: int, lists: Lists, stream: str, ingest_ms: I64) -> dict[str, Mask]:
+        """The mask of each, as of ``Condition.mask``; do not write to them, nor add conditions."""
+        from crossline.basics.conditions.mask_program import MaskProgram  # noqa: PLC0415 - only who judges needs Arrow
+
+        known, named = self._program, self._lists
+        if known is None or (named and (known[0] is not lists or known[1] != stream)):
+            mine = {name: each for name, each in lists.items() if name in named}
+            self._program = known = (lists, stream, MaskProgram([each.node for each in self.values()], mine, stream))
+        return dict(zip(self, known[2].run(fields, rows, ingest_ms), strict=True))
 
 
 def _say(node: Node, *, top: bool = False) -> str:

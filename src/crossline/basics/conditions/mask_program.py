@@ -40,6 +40,14 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": pc.less,
     "<=": pc.less_equal,
 }
+_COMPARE_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": np.equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+}
+_OF_64_BITS = (pa.int64(), pa.float64())
 _TEXT: dict[str, Callable[[Any, str], Any]] = {
     "contains": pc.match_substring,
     "starts_with": pc.starts_with,
@@ -114,9 +122,9 @@ class MaskProgram:
             case Not(part):
                 node = _negation(self._number(part))
             case AllOf(parts):
-                node = _join(np.logical_and, True, [self._number(part) for part in parts])
+                node = _join(np.logical_and, np.ones, [self._number(part) for part in parts])
             case AnyOf(parts):
-                node = _join(np.logical_or, False, [self._number(part) for part in parts])
+                node = _join(np.logical_or, np.zeros, [self._number(part) for part in parts])
         self._nodes.append(node)
         self._numbers[condition] = len(self._nodes) - 1
         return len(self._nodes) - 1
@@ -149,11 +157,11 @@ def _negation(part: int) -> _Step:
     return lambda _fields, _rows, _at_ms, done: np.logical_not(done[part])
 
 
-def _join(ufunc: np.ufunc, start: bool, parts: list[int]) -> _Step:
+def _join(ufunc: np.ufunc, of_none: Callable[..., Mask], parts: list[int]) -> _Step:
     def join(_fields: Fields, rows: int, _at_ms: I64 | None, done: list[Mask]) -> Mask:
-        mask = np.full(rows, start)
-        for part in parts:
-            ufunc(mask, done[part], out=mask)
+        mask = done[parts[0]] if parts else of_none(rows, np.bool_)
+        for part in parts[1:]:
+            mask = ufunc(mask, done[part])
         return mask
 
     return join
@@ -231,6 +239,8 @@ def _comparison(name: str, value: Literal) -> _Column:
         line = on_whole if pa.types.is_integer(column.type) else on_double
         if isinstance(line, bool):
             return as_mask(column.is_valid()) if line else _never(rows)
+        if not column.null_count and column.type in _OF_64_BITS:  # as they stand, without a bitmap
+            return np.asarray(_COMPARE_NUMBERS[line[0]](column.to_numpy(), line[1]))
         return as_mask(_COMPARE[line[0]](column, pa.scalar(line[1], column.type)))
 
     return compare_number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crossline.basics.formula.naive import EARTH_KM, LATITUDE_MAX, RADIAN, hour, weekday
-from crossline.basics.formula.tree import Call, Constant
+from crossline.basics.formula.tree import Call, Compare, Constant, Join, Node, walk
 from crossline.basics.formula.vectors import (
     Vector,
     absolute,
@@ -32,12 +32,17 @@ _HOUR_MS = 3_600_000
 _THURSDAY = 3  # 1 January 1970
 _TWO_63 = 2.0**63
 _HALVES = 2.0**52  # from here on doubles have none
-DISTANCE_OF = 4  # coordinates
+DISTANCE, DISTANCE_OF = "haversine_km", 4  # coordinates
+_FAR_KM = 1e5  # no distance is as long
+_SLACK = 1e-9  # of a distance, and km: far more than roundings
 
 
-def function_of(call: Call) -> Function:
-    """What computes ``call`` from the vectors of its arguments, but for the option, which is a constant of the call."""
-    function = _function_of(call)
+def function_of(call: Call, least_km: float = 0.0) -> Function:
+    """What computes ``call`` from the vectors of its arguments, but for the option, which is a constant of the call.
+
+    ``least_km``: a distance that cannot reach it is a greater one instead that does not reach it either.
+    """
+    function = _function_of(call, least_km)
     if call.function in {"abs", "min", "max", "missing", "coalesce"}:  # the first three see to it themselves
         return function
     return lambda given: function([_finite(each) for each in given])
@@ -45,10 +50,10 @@ def function_of(call: Call) -> Function:
 
 def _finite(given: Vector) -> Vector:
     real = isinstance(given.values, np.ndarray) and given.values.dtype.kind == "f"
-    return finite(given.values, given.valid) if real else given
+    return finite(given.values, given.valid) if real and not np.isfinite(given.values).all() else given
 
 
-def _function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
+def _function_of(call: Call, least_km: float) -> Function:  # noqa: PLR0911 - a table
     match call:
         case Call("abs"):
             return lambda given: absolute(given[0])
@@ -68,12 +73,39 @@ def _function_of(call: Call) -> Function:  # noqa: PLR0911 - a table
         case Call("sqrt"):
             return lambda given: _where_above(pc.sqrt, real(given[0]), np.greater_equal)
         case Call("haversine_km"):
-            return lambda given: _haversine_km([real(each) for each in given])
+            return lambda given: _haversine_km([real(each) for each in given], least_km)
         case Call("hour" | "weekday" as name, (_, Constant(str() as where))):
             return lambda given: _clock(name, given[0], where)
         case Call("hour" | "weekday" as name):
             return lambda given: _clock(name, given[0], "")
     raise ValueError(f"{call.function} is no function of columns")
+
+
+def least_distance_km(roots: Iterable[Node]) -> float:
+    """The distance that all of these formulas require before they hold, where they ask for one; 0 where one does not.
+
+    A formula that does not hold below it need not know a shorter distance.
+    """
+    least = [_required_km(root) for root in roots if any(_is_distance(each) for each in walk(root))]
+    return min(least, default=0.0)
+
+
+def _required_km(root: Node) -> float:
+    """What all distances of a formula must reach for it to hold."""
+    parts = root.parts if isinstance(root, Join) and root.word == "and" else (root,)
+    required: dict[Node, float] = {}
+    for part in parts:
+        match part:
+            case Compare((Call() as distance, Constant(int() | float() as km)), (">" | ">=",)) if _is_distance(
+                distance
+            ):
+                required[distance] = max(required.get(distance, 0.0), float(min(km, _FAR_KM)))
+    asked = {each for each in walk(root) if _is_distance(each)}
+    return min((required.get(each, 0.0) for each in asked), default=0.0)
+
+
+def _is_distance(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == DISTANCE
 
 
 def operands_of(call: Call) -> int:
@@ -133,29 +165,41 @@ def _where_above(function: Callable[[Any], Any], given: Vector, above: Callable[
     return settled(_libm(function, np.where(there, given.values, 1.0)), both(given.valid, there))
 
 
-def _haversine_km(given: list[Vector]) -> Vector:
+def _haversine_km(given: list[Vector], least_km: float) -> Vector:
     """Of two places; or of two places, then two others and their distance, which is theirs where they are the same.
 
     Rules ask for the last place of an hour, of a day, and so on: mostly that is one place, and to compute a distance
-    takes longer than all else of a formula.
+    takes longer than all else of a formula. So does one that is too short for all of them (see ``function_of``).
     """
     places, others = given[:DISTANCE_OF], given[DISTANCE_OF:]
-    shapes = np.broadcast_arrays(*(each.values for each in places))
-    there = (np.abs(shapes[0]) <= LATITUDE_MAX) & (np.abs(shapes[2]) <= LATITUDE_MAX)
+    there = (np.abs(places[0].values) <= LATITUDE_MAX) & (np.abs(places[2].values) <= LATITUDE_MAX)
     for each in places:
         there = there if each.valid is None else np.logical_and(there, each.valid)
+    there = np.broadcast_to(there, np.broadcast_shapes(*(each.values.shape for each in places)))
     found, wanted = np.zeros(there.shape), there
+    if least_km > 0.0:
+        most_km = _at_most_km(*(each.values for each in places))
+        short = np.logical_and(there, most_km < least_km)
+        found, wanted = np.where(short, most_km, 0.0), np.greater(there, short)
+    if not np.count_nonzero(wanted):
+        return Vector(found, there)
     if others and others[-1].values.shape == there.shape:  # of constants there is but one, and not one for each row
         *other_places, distance = others
-        same = there if distance.valid is None else np.logical_and(there, distance.valid)
+        same = wanted if distance.valid is None else np.logical_and(wanted, distance.valid)
         for mine, theirs in zip(places, other_places, strict=True):
             same = same if mine.values is theirs.values else np.logical_and(same, mine.values == theirs.values)
         np.copyto(found, distance.values, where=same)
-        wanted = np.logical_and(there, np.logical_not(same))
+        wanted = np.logical_and(wanted, np.logical_not(same))
     rows = np.flatnonzero(wanted)
     if len(rows):
-        found[rows] = _distances_km(*(np.broadcast_to(each, there.shape)[rows] for each in shapes))
+        found[rows] = _distances_km(*(np.broadcast_to(each.values, there.shape)[rows] for each in places))
     return Vector(found, there)
+
+
+def _at_most_km(north: F64, east: F64, other_north: F64, other_east: F64) -> F64:
+    """No less than ``_distances_km``, roundings included: the way along a meridian, then along the equator."""
+    degrees: F64 = np.abs(other_north - north) + np.abs(other_east - east)
+    return degrees * (EARTH_KM * RADIAN * (1 + _SLACK)) + _SLACK
 
 
 def _distances_km(north: F64, east: F64, other_north: F64, other_east: F64) -> F64:

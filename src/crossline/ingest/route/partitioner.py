@@ -160,10 +160,8 @@ class _Holds:
 
 def _holds(plan: StreamPlan, records: Records, clock: I64, lists: Lists, base: str, *, running: bool) -> _Holds:
     given = (records.fields, len(records), lists, base, clock)
-    masks = {name: condition.mask(*given) for name, condition in plan.conditions.items()}
-    listed = {name: condition for name, condition in plan.conditions.items() if running and condition.lists()}
-    turns = {name: condition.turns(*given) for name, condition in listed.items()}
-    return _Holds(masks, {name: each for name, each in turns.items() if len(each.rows)})
+    turns = {name: each.turns(*given) for name, each in plan.conditions.items() if running and each.lists()}
+    return _Holds(plan.conditions.masks(*given), {name: each for name, each in turns.items() if len(each.rows)})
 
 
 def _store_parts(
@@ -358,10 +356,12 @@ def filter_mask(entry: FilterSpec, masks: dict[str, BoolMask]) -> BoolMask | boo
 
 
 def _stateless_bits(plan: StreamPlan, masks: dict[str, BoolMask], count: int) -> U8:
-    flags = np.zeros((count, len(plan.stateless)), dtype=np.bool_)
+    """One bit per rule, as of ``_entry_bits``; written byte by byte of all records, which lie side by side."""
+    bits = np.zeros((-(-len(plan.stateless) // 8), count), np.uint8)
     for number, rule in enumerate(plan.stateless):
-        flags[:, number] = masks[rule.condition] if rule.condition else True
-    return np.packbits(flags, axis=1, bitorder="little")
+        holds: Any = masks[rule.condition].view(np.uint8) if rule.condition else np.uint8(1)
+        bits[number // 8] |= holds << np.uint8(number % 8)
+    return np.ascontiguousarray(bits.T)
 
 
 def _column(array: pa.Array, kind: ColumnKind) -> Column:

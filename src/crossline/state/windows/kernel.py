@@ -123,19 +123,21 @@ def judge_rows(h: int, start: int) -> Any:
         if judges == 0:
             continue
         satisfied = some_satisfied(h, slot)
-        for c in range(get(h, at.N_WINDOWS)):
+        for turn in range(get(h, at.N_WINDOWS)):
+            c = get(h, at.TURN, turn)
             if not judged_by(h, c, judges):
                 continue
-            move(h, slot, c, i, newest)
+            run = get(h, at.RUN_OF, c)
+            move(h, slot, run, i, newest, get(h, at.INCLUDE, c) != 0)
             extra = counted_in(h, c, i)
             for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
                 if get(h, at.AGGREGATE_KIND, g) == COUNT:
-                    defined = count_figure(h, slot, c, extra)
+                    defined = count_figure(h, slot, run, extra)
                 else:
-                    defined = figure(h, slot, c, g, i, extra)
+                    defined = figure(h, slot, run, g, i, extra)
                 compare(h, slot, c, g, i, row, extra, COUNT_NOW, defined, satisfied)
                 if row_figures and get(h, at.AGGREGATE_FIGURE, g) < row_figures:
-                    write_figure(h, slot, c, g, row, extra, defined)
+                    write_figure(h, slot, run, g, row, extra, defined)
         remember(h, slot, i, 0, get(h, at.LINE_CLASSES))
     return end
 

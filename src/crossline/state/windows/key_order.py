@@ -52,19 +52,21 @@ def take_rows(h: int, start: int) -> None:
         judges = judging(h, i, row)
         if judges == 0:
             continue
-        for c in range(get(h, at.N_WINDOWS)):
+        for turn in range(get(h, at.N_WINDOWS)):
+            c = get(h, at.TURN, turn)
             if get(h, at.SORTABLE, c) or not judged_by(h, c, judges):
                 continue
-            move(h, slot, c, i, newest)
+            run = get(h, at.RUN_OF, c)
+            move(h, slot, run, i, newest, get(h, at.INCLUDE, c) != 0)
             extra = counted_in(h, c, i)
-            count = get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+            count = get(h, at.COUNT_OF, slot, run) + (1 if extra >= 0 else 0)
             put(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c, count)
             for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
                 if get(h, at.AGGREGATE_KIND, g) == COUNT:
-                    defined = count_figure(h, slot, c, extra)
+                    defined = count_figure(h, slot, run, extra)
                 else:
-                    defined = figure(h, slot, c, g, i, extra)
-                write_figure(h, slot, c, g, row, extra, defined)
+                    defined = figure(h, slot, run, g, i, extra)
+                write_figure(h, slot, run, g, row, extra, defined)
 
 
 @jit
@@ -131,9 +133,10 @@ def _figures_of(h: int, slot: int, start: int, end: int) -> None:
         judges = judging(h, i, row)
         if judges == 0:
             continue
-        for c in range(get(h, at.N_WINDOWS)):
+        for turn in range(get(h, at.N_WINDOWS)):
+            c = get(h, at.TURN, turn)
             if get(h, at.SORTABLE, c) and judged_by(h, c, judges):
-                move(h, slot, c, i, False)
+                move(h, slot, get(h, at.RUN_OF, c), i, False, get(h, at.INCLUDE, c) != 0)
                 left, passed = _moved_on(h, c, clock(h, i), end)
                 some = passed > left and get(h, at.NEWEST_OF, passed - 1) > i
                 _write_without(h, slot, c, i, row, left, passed if some else left)
@@ -163,7 +166,8 @@ def _write_without(h: int, slot: int, c: int, i: int, row: int, start: int, end:
     for p in range(start, end):
         if _ordered(h, p) > i and enters(h, _ordered(h, p), entry):
             later += 1
-    count = get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0) - later
+    run = get(h, at.RUN_OF, c)
+    count = get(h, at.COUNT_OF, slot, run) + (1 if extra >= 0 else 0) - later
     put(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c, count)
     room = address(h, at.SCRATCH)
     for g in range(get(h, at.AGGREGATE_AT, c), get(h, at.AGGREGATE_AT, c + 1)):
@@ -171,7 +175,7 @@ def _write_without(h: int, slot: int, c: int, i: int, row: int, start: int, end:
         put(h, at.OFF, 0.0)
         if kind == COUNT:
             put(h, at.WHOLE, count)
-            write_figure(h, slot, c, g, row, extra, True)
+            write_figure(h, slot, run, g, row, extra, True)
             continue
         sum_int(h, slot, get(h, at.AGGREGATE_ACC, g), extra)
         if later:
@@ -184,7 +188,7 @@ def _write_without(h: int, slot: int, c: int, i: int, row: int, start: int, end:
             put(h, at.UP_REST, load(room, at.SUM_UP))
         if kind == AVG_INT and count > 0:
             put(h, at.REAL, int_mean(h, get(h, at.WHOLE), get(h, at.UP_REST), count))
-        write_figure(h, slot, c, g, row, extra, kind != AVG_INT or count > 0)
+        write_figure(h, slot, run, g, row, extra, kind != AVG_INT or count > 0)
 
 
 @jit
@@ -206,7 +210,8 @@ def compare_rows(h: int, start: int) -> Any:
             continue
         slot = get(h, at.SLOT, i)
         satisfied = some_satisfied(h, slot)
-        for c in range(get(h, at.N_WINDOWS)):
+        for turn in range(get(h, at.N_WINDOWS)):
+            c = get(h, at.TURN, turn)
             if not judged_by(h, c, judges):
                 continue
             count = get(h, at.ROW_COUNT, row * get(h, at.N_WINDOWS) + c)

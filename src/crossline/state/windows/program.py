@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -61,6 +62,8 @@ class KernelProgram(NamedTuple):
     chain_max: U8
     link_filter: I32  # links between occurrences of a value
     link_col: I32
+    run_of: I32  # per cursor: the one whose run and accumulators it reads (see ``_runs``)
+    turn: I32  # cursors in the order in which a record is judged by them
     aggregate_at: I32
     aggregate_kind: I32
     aggregate_acc: I32  # numbers of the accumulators the group reads, -1 where there is none
@@ -190,6 +193,7 @@ class _Parts:
 
     def __init__(self, plan: KeySpacePlan) -> None:
         self.plan = plan
+        self.run_of = _runs(plan.windows)
         needed: dict[str, set[tuple[int, ...]]] = {"si": set(), "sf": set(), "sd": set(), "pt": set(), "dc": set()}
         self.chains: dict[tuple[int, int, int], int] = {}
         self.links: dict[tuple[int, int], int] = {}
@@ -204,19 +208,21 @@ class _Parts:
         return [self._accumulator(group, kept) for kept in declared(group.aggregate).window or ()]
 
     def _accumulator(self, group: AggregateSpec, kept: str) -> tuple[str, tuple[int, ...]]:
-        entry = self.plan.windows[group.window].filter
+        entry, cursor = self.plan.windows[group.window].filter, self.run_of[group.window]
         if kept == "sum":
-            return "sf" if is_float(self.plan, group) else "si", (group.window, group.column)
+            return "sf" if is_float(self.plan, group) else "si", (cursor, group.column)
         if kept in {"squares", "decayed"}:
-            return "sd", (group.window, group.column, group.half_life_ms)
+            return "sd", (cursor, group.column, group.half_life_ms)
         if kept in _OF_CLOCKS:
-            return "pt", (group.window, _POINTERS[kept], -1, -1)
+            return "pt", (cursor, _POINTERS[kept], -1, -1)
         if kept in _POINTERS:
             kind = _POINTERS[kept]
-            chain = self.chains.setdefault((entry, group.column, kind), len(self.chains)) if kind <= MAX else -1
-            return "pt", (group.window, kind, group.column, chain)
+            if kind > MAX:  # of the first and the last record, whatever is read of it
+                return "pt", (cursor, kind, -1, -1)
+            chain = self.chains.setdefault((entry, group.column, kind), len(self.chains))
+            return "pt", (cursor, kind, group.column, chain)
         if kept == "different":
-            return "dc", (group.window, self.links.setdefault((entry, group.column), len(self.links)))
+            return "dc", (cursor, self.links.setdefault((entry, group.column), len(self.links)))
         raise ValueError(f"windows keep no {kept} for {group.aggregate}: there are {', '.join(KEPT)}")
 
     def numbers(self, group: AggregateSpec) -> tuple[int, int]:
@@ -270,7 +276,9 @@ def compile_plan(plan: KeySpacePlan) -> KernelProgram:
         delay=_longs(c.delay_ms for c in plan.windows),
         begins=_longs(_begins(c) for c in plan.windows),
         ends=_longs(c.delay_ms + c.right_open for c in plan.windows),
-        beginning=_ints({_begins(c): k for k, c in reversed([*enumerate(plan.windows)])}.values()),
+        beginning=_ints({_begins(plan.windows[k]): k for k in reversed(_runs(plan.windows))}.values()),
+        run_of=_ints(_runs(plan.windows)),
+        turn=_ints(_turns(plan.windows)),
         adds=_bytes(c.right_open and c.include_current and not c.delay_ms for c in plan.windows),
         **_Parts(plan).arrays(),
         **_judging(plan),
@@ -322,6 +330,25 @@ def _judging(plan: KeySpacePlan) -> dict[str, Any]:
         "sortable": _bytes(_sortable(plan, c) for c in range(len(plan.windows))),
         **_formulas(plan),
     }
+
+
+def _runs(windows: Sequence[WindowSpec]) -> list[int]:
+    """Of each window the number of the one that keeps its records and what is added up of them.
+
+    A window without the judged record has those of the window with it until that record is taken in, so both are one
+    run that moves twice. A record is judged by the window without it first (``turn``).
+    """
+    with_record = {each: number for number, each in enumerate(windows) if each.include_current}
+    return [
+        number if each.delay_ms or each.right_open else with_record.get(replace(each, include_current=True), number)
+        for number, each in enumerate(windows)
+    ]
+
+
+def _turns(windows: Sequence[WindowSpec]) -> list[int]:
+    """The windows in the order in which a record is judged by them: by run, those without it first."""
+    runs = _runs(windows)
+    return sorted(range(len(windows)), key=lambda c: (runs[c], windows[c].include_current, c))
 
 
 def _begins(window: WindowSpec) -> int:

@@ -48,7 +48,6 @@ from crossline.state.memory.layout import (
     ENDS,
     FIRST_OF,
     HEAD,
-    INCLUDE,
     LAST_OF,
     N_WINDOWS,
     PAIR,
@@ -302,15 +301,14 @@ def drop_left(h: int, slot: int, c: int, low: int) -> None:
 
 
 @inlined
-def move(h: int, slot: int, c: int, i: int, newest: bool) -> None:
-    """Move cursor ``c`` to the window of record ``i``, without ``i`` where that is not included or the end is open.
+def move(h: int, slot: int, c: int, i: int, newest: bool, with_i: bool) -> None:
+    """Move cursor ``c`` to the window of record ``i``, without ``i`` where that is not wanted or the end is open.
 
     ``newest``: ``i`` is the last of its key's list, so nothing has to move back.
     """
     now = clock(h, i)
     low = now - get(h, BEGINS, c)
     high = now - get(h, ENDS, c)
-    with_i = get(h, INCLUDE, c) != 0
     if not newest:
         _back(h, slot, c, i, high, with_i)
     drop_left(h, slot, c, low)

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from crossline.state.arithmetic.double_double import pair_add, pair_divide, pair_product, pair_root, pair_sqrt, two_sum
+from crossline.state.arithmetic.double_double import (
+    pair_add,
+    pair_divide,
+    pair_product,
+    pair_root,
+    pair_sqrt,
+    two_product,
+    two_sum,
+)
 from crossline.state.arithmetic.rolling_sums import add_deviation, add_float, add_whole, clear_deviation, pair_of
 from crossline.state.arithmetic.superaccumulator import (
     FLOAT_UNIT,
@@ -34,6 +42,7 @@ from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.layout import (
     AGGREGATE_ACC,
     AGGREGATE_COL,
+    COLUMN_FLOAT,
     COUNT_OF,
     DC_LINK,
     DEVIATION_BYTES,
@@ -325,11 +334,42 @@ def streak(h: int, slot: int, c: int, entry: int, extra: int) -> Any:
 
 
 @jit
+def whole_spread(room: int, n: int) -> Any:
+    """The deviation of ``n`` integers whose sums stand at ``room``, rounded once; -1 where they are too large for it.
+
+    Of integers in the range in which floats have each, the sum of squared distances times n is one, too.
+    """
+    total, squares, pairs = load(room, SUM), load(room, SQUARES), np.float64(n) * np.float64(n - 1)
+    if load(room, SUM_REST) != 0.0 or load(room, SQUARES_REST) != 0.0 or load(room, ERROR) != 0.0:
+        return -1.0
+    above, square = np.float64(n) * squares, total * total
+    if not (above <= WHOLE_MAX and square <= WHOLE_MAX and pairs <= WHOLE_MAX):
+        return -1.0
+    distances = above - square
+    if distances == 0.0:
+        return 0.0
+    root = math.sqrt(distances / pairs)
+    p, e = two_product(root, root)
+    q, f = two_product(p, pairs)
+    rest = ((distances - q) - f - e * pairs) / (2.0 * root * pairs)
+    doubt = root * 1e-29
+    if root + (rest - doubt) != root + (rest + doubt):
+        return -1.0
+    return root + rest
+
+
+@jit
 def settled_spread(h: int, slot: int, c: int, g: int, extra: int) -> None:
     """Replace the deviation at FIGURE by the nearest float: that of its rolling sums where they leave no doubt."""
     if get(h, OFF) == 0.0:
         return
     n = get(h, COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+    if get(h, COLUMN_FLOAT, get(h, AGGREGATE_COL, g)) == 0:
+        root = whole_spread(_with_extra(h, slot, get(h, AGGREGATE_ACC, g), extra), n)
+        if root >= 0.0:
+            put(h, REAL, root)
+            put(h, OFF, 0.0)
+            return
     total, total2, off = _squares(h, slot, get(h, AGGREGATE_ACC, g), extra, n)
     if off < total * 1e-17:
         square, square2 = pair_divide(total, total2, np.float64(n - 1))

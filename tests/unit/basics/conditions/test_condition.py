@@ -1,3 +1,4 @@
+import pickle
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regex_twin import matcher, translate
 
+from crossline.basics.conditions.condition import Condition, Conditions
 from crossline.basics.conditions.evaluation import holds
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.conditions.mask_program import MaskProgram, compile_mask
@@ -237,6 +239,30 @@ def test_masks_agree_with_the_twin(raw: Any, records: list[dict[str, Any]], memb
         mask = compile_mask(condition, named_lists(lists))(columns_of(records), len(records))
         assert mask.dtype == np.bool_
         assert mask.tolist() == [holds(condition, record, lists) for record in records]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(conditions, max_size=5), records_strategy, st.lists(literals, max_size=4))
+def test_masks_made_together_are_those_of_each(
+    raws: list[Any], records: list[dict[str, Any]], members: list[Any]
+) -> None:
+    each = {repr(node): Condition(node) for node in (parse_conditions(raw)[0] for raw in raws)}
+    lists = named_lists({"some": members})
+    given = (columns_of(records), len(records), lists, "s", np.zeros(len(records), np.int64))
+    together = pickle.loads(pickle.dumps(Conditions(each)))  # noqa: S301 - its own
+    for _ in range(2):  # the second time as they were compiled
+        masks = together.masks(*given)
+        assert {name: mask.tolist() for name, mask in masks.items()} == {
+            name: condition.mask(*given).tolist() for name, condition in each.items()
+        }
+
+
+def test_conditions_that_are_judged_together_follow_their_lists() -> None:
+    condition = Condition(parse_conditions([{"field": "name", "operator": "in", "value": {"list": "named"}}])[0])
+    together, fields = Conditions({condition.canonical: condition}), {"name": pa.array(["a", "b"])}
+    for members, expected in ((["a"], [True, False]), (["b"], [False, True]), ([], [False, False])):
+        given = (fields, 2, named_lists({"named": members}), "s", np.zeros(2, np.int64))
+        assert together.masks(*given)[condition.canonical].tolist() == expected
 
 
 @settings(max_examples=150, deadline=None)

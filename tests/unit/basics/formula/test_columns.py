@@ -114,6 +114,15 @@ def test_each_distinct_part_is_computed_once() -> None:
     assert (verdict.tolist(), value.tolist()) == ([True, False], [0.6, 0.4])
 
 
+def test_what_follows_a_part_that_holds_nowhere_is_not_computed() -> None:
+    formulas = [formula("tries > 99 and declines / tries > 0.5"), formula("tries > 9 and declines * 2 > tries")]
+    given = {"declines": pa.array([6, 4]), "tries": pa.array([10, 10])}
+    with mock.patch("crossline.basics.formula.columns.compute", wraps=vectors.compute) as compute:
+        found = FormulaProgram(formulas).truths(given, 2)
+    assert [each.args[0] for each in compute.call_args_list] == ["*"]
+    assert [np.broadcast_to(each, 2).tolist() for each in found] == [[False, False], [True, False]]
+
+
 def test_ordinary_integers_never_become_objects() -> None:
     """Python's own are a hundred times slower: one comparison of how large they can be must keep them out."""
     run = compile_formula(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
@@ -25,6 +26,13 @@ TEXTS = (
     "missing(haversine_km(a_lat, a_lon, 10, 20))",
     "haversine_km(a_lat, a_lon, lat, lon) / (whole - 1) > 3 and haversine_km(b_lat, a_lon, lat, lon) > 0",
 )
+FAR_TEXTS = (
+    "haversine_km(a_lat, a_lon, lat, lon) >= 1500 and haversine_km(a_lat, a_lon, lat, lon) * 2 > whole",
+    "haversine_km(b_lat, b_lon, lat, lon) > 1111.9492664455872",
+    "haversine_km(b_lat, b_lon, lat, lon) > 0 and haversine_km(b_lat, b_lon, lat, lon) >= 0.0001",
+    "haversine_km(10, 20, lat, lon) > 1e9",
+    "whole > 0 and haversine_km(a_lat, a_lon, b_lat, b_lon) >= 5000",
+)
 DEGREES = st.sampled_from([0.0, -0.0, 10.0, 10.000001, 89.9, 90.0, 90.1, -91.0, 180.0, math.inf, math.nan, None])
 ROW = st.tuples(*[DEGREES] * len(NAMES), st.sampled_from([0, 1, 10, 91, 2**53 + 1, None]))
 
@@ -36,7 +44,10 @@ def formula(text: str) -> Formula:
 
 
 @settings(deadline=None)
-@given(st.lists(ROW, min_size=1, max_size=12), st.permutations(TEXTS))
+@given(
+    st.lists(ROW, min_size=1, max_size=12),
+    st.permutations(TEXTS) | st.lists(st.sampled_from(FAR_TEXTS), min_size=1, max_size=5),
+)
 def test_each_formula_holds_as_it_does_alone(rows: list[tuple[float | None, ...]], texts: list[str]) -> None:
     formulas = [formula(text) for text in texts]
     columns = {}
@@ -52,6 +63,17 @@ def test_each_formula_holds_as_it_does_alone(rows: list[tuple[float | None, ...]
         expected = [bool(evaluate(read.root, _of(row))) for row in rows]
         assert np.broadcast_to(held, len(rows)).tolist() == expected, read.text
         assert np.logical_and(shown, there).tolist() == expected, read.text
+
+
+def test_distances_that_no_formula_asks_for_are_not_computed() -> None:
+    near = [formula(text) for text in FAR_TEXTS[:2]]
+    columns = {name: (np.array([10.0, 10.01]), None) for name in NAMES} | {"whole": (np.array([1, 1]), None)}
+    with mock.patch("crossline.basics.formula.calls._distances_km") as exact:
+        assert [np.broadcast_to(each, 2).any() for each in FormulaProgram(near).truths(columns, 2)] == [False, False]
+        assert not exact.called
+    with mock.patch("crossline.basics.formula.calls._distances_km", return_value=np.zeros(2)) as exact:
+        FormulaProgram([*near, formula(TEXTS[2])]).truths(columns, 2)  # which holds for the shortest
+        assert exact.called
 
 
 @given(st.lists(ROW, min_size=1, max_size=12))

@@ -53,6 +53,12 @@ def plans(draw: Any) -> KeySpacePlan:
             unique=True,
         )
     )
+    if draw(st.booleans()):  # windows with and without the record share their run
+        cursors = list(
+            dict.fromkeys(
+                [*cursors, *(dataclasses.replace(each, include_current=not each.include_current) for each in cursors)]
+            )
+        )
     groups = draw(st.lists(_groups(len(cursors)), min_size=1, max_size=8, unique=True))
     count = draw(st.integers(1, 10))
     lines = tuple(

@@ -39,7 +39,7 @@ def figure_place(h: int, row: int, number: int) -> Any:
 
 @jit
 def write_figure(h: int, slot: int, c: int, g: int, row: int, extra: int, defined: bool) -> None:
-    """Write down the figure of group ``g``, which stands at FIGURE if it is defined, to be read later.
+    """Write down the figure of group ``g`` of run ``c``, which stands at FIGURE if it is defined, to be read later.
 
     One that is not leaves its place as it is: 0.
     """
@@ -93,7 +93,7 @@ def _is_quiet_sharpened(h: int, slot: int, c: int, g: int, extra: int) -> Any:
     """The same after a second look at a figure that may be off."""
     if get(h, at.AGGREGATE_KIND, g) < INTEGERS or get(h, at.OFF, 0) == 0.0:
         return False
-    sharpened_spread(h, slot, c, g, extra)
+    sharpened_spread(h, slot, get(h, at.RUN_OF, c), g, extra)
     return _is_quiet(h, g)
 
 
@@ -116,7 +116,7 @@ def compare(
 @jit
 def _compare_lines(h: int, slot: int, c: int, g: int, i: int, row: int, extra: int, count: int, defined: bool) -> None:
     """As ``compare``, line by line."""
-    kind = get(h, at.AGGREGATE_KIND, g)
+    kind, run = get(h, at.AGGREGATE_KIND, g), get(h, at.RUN_OF, c)
     is_int = kind < INTEGERS
     whole, real = get(h, at.WHOLE, 0), get(h, at.REAL, 0)
     up = 0 if kind == COUNT else get(h, at.UP_REST, 0)
@@ -128,16 +128,16 @@ def _compare_lines(h: int, slot: int, c: int, g: int, i: int, row: int, extra: i
             meets = meets_whole(h, x, whole, up)
         else:
             if _doubtful(h, x, real):
-                settle(h, slot, c, g, extra)
+                settle(h, slot, run, g, extra)
                 real = get(h, at.REAL, 0)
             meets = meets_real(h, x, real)
         line = get(h, at.LINE_PLAN, x)
         if not emits(h, slot, line, judges, i, defined and meets):
             continue
         if get(h, at.OFF, 0) != 0.0 and not is_int:
-            settle(h, slot, c, g, extra)
+            settle(h, slot, run, g, extra)
             real = get(h, at.REAL, 0)
-        in_window = count if count >= 0 else get(h, at.COUNT_OF, slot, c) + (1 if extra >= 0 else 0)
+        in_window = count if count >= 0 else get(h, at.COUNT_OF, slot, run) + (1 if extra >= 0 else 0)
         n = note_hit(h, line, row, whole if is_int else 0, up, 0.0 if is_int else real, in_window)
         note_records(h, n, 1 if is_int else 0, c, in_window, i)
 

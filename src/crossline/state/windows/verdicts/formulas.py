@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from crossline.basics.formula.columns import FormulaProgram, compile_formula
+from crossline.basics.formula.columns import FormulaProgram, Zeroed, compile_formula
 from crossline.basics.formula.naive import evaluate
 from crossline.basics.values import F64, I32, I64, U8
 from crossline.plan.spaces import FeatureQueryPlan, FormulaPlan, WindowPlan, count_of, up_of
@@ -252,10 +252,11 @@ class Formulas:
         names = {name: _shared_name(column) for (name, _, _), (column, _) in figures}
         return names | {each.name: each.fact for each in line.cross_key_inputs}
 
-    def _column(self, column: int, outputs: KernelFigures) -> tuple[Any, Any]:
-        """A figure of all rows side by side, and where it is defined."""
+    def _column(self, column: int, outputs: KernelFigures) -> Zeroed:
+        """A figure of all rows side by side, and where it is defined: kernels write nothing where it is not."""
         values = outputs.whole if self._is_int[column] else outputs.real
-        return np.ascontiguousarray(values[:, column]), np.ascontiguousarray(outputs.defined[:, column]).view(np.bool_)
+        defined = np.ascontiguousarray(outputs.defined[:, column]).view(np.bool_)
+        return Zeroed(np.ascontiguousarray(values[:, column]), defined)
 
     def _given(self, number: int, outputs: KernelFigures, facts: Mapping[str, pa.Array]) -> dict[str, Any]:
         given: dict[str, Any] = dict(facts)
