@@ -38,8 +38,10 @@ SLOTS = TABLE.pool("SLOTS", "rows of slots")
 SLOT_BYTES = _number("SLOT_BYTES", "bytes of a slot's row", "plan")
 HEAP = TABLE.pool("HEAP", "blocks", carried=True)
 HEAP_ROOM = _number("HEAP_ROOM", "units that the heap has room for", "state", carried=True)
-KEY_TABLE = TABLE.table("KEY_TABLE", "keys to slots, int32; -1 is free", carried=True)
-KEY_MASK = _number("KEY_MASK", "places in it, less one", "state", carried=True)
+KEY_TABLE = TABLE.table("KEY_TABLE", "keys to slots (see ``key_table``)", carried=True)
+KEY_PLACES = _number("KEY_PLACES", "places of it", "state", carried=True)
+KEY_FORMER = _number("KEY_FORMER", "while it grows, places that it had before; else KEY_PLACES", "state", carried=True)
+KEY_SPLIT = _number("KEY_SPLIT", "first places from this on are by KEY_PLACES", "state", carried=True)
 ID_TABLE = TABLE.table("ID_TABLE", "blocks of ids and their clocks (see ``ids``)", carried=True)
 ID_BLOCKS = _number("ID_BLOCKS", "blocks of it", "state", carried=True)
 OLD_ID_TABLE = TABLE.table("OLD_ID_TABLE", "while ids move to a new table: the one before", carried=True)
@@ -127,6 +129,8 @@ A_FIGURE = Item("a figure", array=FIGURE)
 WHOLE = A_FIGURE.field("WHOLE", I64, "its integer")
 WHOLE_UP = A_FIGURE.field("WHOLE_UP", I64, "what that has beyond 64 bits")
 REAL = A_FIGURE.field("REAL", F64, "its float")
+
+KEYS_MOVED = _array("KEYS_MOVED", I64, "keys", "what was taken out of KEY_TABLE, while it grows", "scratch")
 
 # The batch.
 ROWS = _number("ROWS", "rows", "batch")
@@ -265,7 +269,7 @@ BUCKET_COUNT = A_BUCKET.field("BUCKET_COUNT", I32, "how many values it has")
 
 # Tables.
 A_PLACE = Item("place of KEY_TABLE", array=KEY_TABLE)
-SLOT_THERE = A_PLACE.field("SLOT_THERE", I32, "the key's slot; -1: the place is free")
+SLOT_THERE = A_PLACE.field("SLOT_THERE", I64, "upper half of the key's hash, and its slot + 1; 0: the place is free")
 ID_BLOCK = Item("block of ID_TABLE: of each place the hash, then of each the clock")
 ID_THERE, _, _, _, CLOCK_THERE, _, _, LAST_CLOCK = (
     ID_BLOCK.field(name, kind, what)
