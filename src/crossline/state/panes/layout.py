@@ -114,7 +114,6 @@ SLOT_BORN = _array("SLOT_BORN", U8, "SLOT_BYTES", "the row of a slot as it is bo
 
 # Scratch.
 WIDE = _array("WIDE", I64, "limbs", "a wide number, see state/arithmetic/superaccumulator.py", "scratch")
-DEV = _array("DEV", F64, "8", "sums of values and of squares: of all panes, and of the one in progress", "scratch")
 CODES = _array("CODES", U32, "CODE_PLACES", "a set of codes of a sketch", "scratch")
 TOUCHED = _array("TOUCHED", I32, "CODES_MAX + 1", "places of the set that are in use", "scratch")
 REGISTERS = _array("REGISTERS", U8, "registers", "a sketch of many values", "scratch")
@@ -124,6 +123,7 @@ BUCKETS = _array(
 BUCKET_WORDS = _array("BUCKET_WORDS", U32, "words", "a bit for each bucket that has values, and so on", "scratch")
 BUCKET_GROUPS = _array("BUCKET_GROUPS", U32, "groups", "a bit for each word of these that is not 0", "scratch")
 BUCKET_TOPS = _array("BUCKET_TOPS", U32, "tops", "a bit for each group that is not 0", "scratch")
+FEW = _array("FEW", I64, "FEW_MAX", "few items of sketches, in order: a bucket, and below it its count", "scratch")
 FIGURE = _array("FIGURE", I64, "3", "a figure (see below)", "scratch")
 A_FIGURE = Item("a figure", array=FIGURE)
 WHOLE = A_FIGURE.field("WHOLE", I64, "its integer")

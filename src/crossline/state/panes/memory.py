@@ -13,7 +13,7 @@ from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
 from crossline.state.memory.regions import Region
 from crossline.state.panes import layout as at
-from crossline.state.panes.aggregates.bucket_counts import GROUPS, TOPS, WORDS
+from crossline.state.panes.aggregates.bucket_counts import FEW_MAX, GROUPS, TOPS, WORDS
 from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS
 from crossline.state.panes.entry_points import KEY_RUN, PUT_IDS, PUT_KEY, PUT_KEYS, TAKE_KEYS, compiled
 from crossline.state.panes.heap import BLOCK_UNITS, class_for
@@ -63,7 +63,7 @@ class Memory:
         self.keep(at.SLOT_BORN, at.KEYED.newborn(words, int(words[at.SLOT_BYTES])))
         scratch: tuple[tuple[int, Any], ...] = (
             (at.WIDE, np.zeros(LIMBS, np.int64)),
-            (at.DEV, np.zeros(8)),
+            (at.FEW, np.zeros(FEW_MAX, np.int64)),
             (at.CODES, np.zeros(CODE_PLACES, np.uint32)),
             (at.TOUCHED, np.zeros(CODES_MAX + 1, np.int32)),
             (at.REGISTERS, np.zeros(REGISTERS, np.uint8)),
