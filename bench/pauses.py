@@ -3,6 +3,11 @@
 A call is ``judge``, ``due`` and ``evict`` of one batch. Prints a table by size of the state, a histogram of the calls
 above 5 ms by cause, and writes JSON under bench/results/. Times are processor milliseconds of this process, the
 kernel's work on fresh pages included. MiB: the most that the state says it holds, room to grow included.
+
+Two causes are none of the state's. A huge page that the machine has not touched before takes some milliseconds:
+``fresh pages``, where the system took most of the call; ``--touch`` writes to memory first, as a machine that has run
+for long has. And processor time goes on while the host runs something else: ``interrupted``, a call without faults
+that took several times its processor time.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import resource
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +44,7 @@ from crossline.state.windows.store import KeySpaceState
 ROOT = Path(__file__).parent.parent
 RATE = 50_000  # events per second of event time
 LONG_MS = 5.0
+INTERRUPTED = 3  # times its processor time that a call took
 EDGES_MS = (5, 10, 20, 50, 100, 200, 500)
 # What a call may wait for, by the function that does it.
 CAUSES: tuple[tuple[Any, str, str], ...] = (
@@ -127,6 +133,15 @@ def state_of(run: Run) -> Any:
     return KeySpaceState(kernel.plan_of(run.kind), 90_000)
 
 
+def cause_of(spent: dict[str, float], used: Use) -> str:
+    """What a call waited for most; ``spent``: seconds by the function that did it."""
+    if used.faults and used.system_s > used.processor_s / 2:
+        return "fresh pages"
+    if not used.faults and used.wall_s > INTERRUPTED * used.processor_s:
+        return "interrupted"
+    return max(spent, key=spent.__getitem__)
+
+
 def batches(run: Run) -> Iterator[KeyedBatch]:
     """Ids of 8 bytes, keys of 8."""
     rng, columns = np.random.default_rng(1), {"distinct": 1}.get(run.kind, 0)
@@ -153,6 +168,24 @@ def batches(run: Run) -> Iterator[KeyedBatch]:
 
 
 @dataclass(frozen=True)
+class Use:
+    """What this process has used so far, or in a call."""
+
+    wall_s: float
+    processor_s: float
+    system_s: float
+    faults: int
+
+    @staticmethod
+    def now() -> Use:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return Use(time.perf_counter(), time.process_time(), used.ru_stime, used.ru_minflt)
+
+    def since(self, before: Use) -> Use:
+        return Use(*(mine - former for mine, former in zip(astuple(self), astuple(before), strict=True)))
+
+
+@dataclass(frozen=True)
 class Call:
     """One call: records and bytes held after it, what it waited for most, and pages that were new to the process."""
 
@@ -169,20 +202,19 @@ def calls(run: Run, watch: Watch) -> list[Call]:
     retention_ms = state.plan.retention_ms if run.kind == "panes" else 0
     for batch in batches(run):
         watch.spent.clear()
-        faults, start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt, time.process_time()
+        before = Use.now()
         now_ms = int(batch.ingest_ms[-1])
         state.judge(batch)
         state.due(now_ms)
         evicting = time.process_time()
         inside = sum(watch.spent.values())
         state.evict(now_ms - kept_ms - retention_ms)
-        took = time.process_time() - start
+        used = Use.now().since(before)
         evicted = time.process_time() - evicting - (sum(watch.spent.values()) - inside)
         spent = dict(watch.spent) | {"eviction": evicted}
-        spent["judging"] = took - sum(spent.values())
-        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+        spent["judging"] = used.processor_s - sum(spent.values())
         held, size = state.records, state.bytes_in_memory()
-        found.append(Call(took * 1000, held, size, max(spent, key=spent.__getitem__), faults))
+        found.append(Call(used.processor_s * 1000, held, size, cause_of(spent, used), used.faults))
     return found[1:]
 
 
@@ -240,12 +272,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", metavar="TEXT", help="only runs whose names contain one of these")
     parser.add_argument("--records", type=int, default=10_000_000, help="records that a state holds at most")
+    parser.add_argument("--touch", type=int, default=0, metavar="MIB", help="memory to write to first (default 0)")
     given = parser.parse_args()
+    panes.touch(given.touch << 20)
     watch = Watch()
     for owner, name, cause in CAUSES:
         watch.follow(owner, name, cause)
     gc.callbacks.append(watch.collecting)
-    print(f"load {os.getloadavg()[0]:.1f}; times in ms of processor time")
+    print(f"load {os.getloadavg()[0]:.1f}; {given.touch} MiB of memory touched first; ms of processor time")
     print(
         f"{'run':28} {'records ≥':>9} {'median':>9} {'p99':>7} {'longest':>8} {'MiB':>7} {'faults':>9}  "
         "above 5 ms, by cause"
@@ -272,6 +306,7 @@ def main() -> None:
             print(f"{name:28} {cause:20} " + " ".join(f"{count:6}" for count in counts))
     report = {
         "load": os.getloadavg(),
+        "touched_mib": given.touch,
         "machine": platform.machine(),
         "numpy": np.__version__,
         "edges_ms": EDGES_MS,

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import Bounds, judge
-from crossline.state.retraction import replays
+from crossline.state.retraction import kernel, replays
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts
+from crossline.state.retraction.far_verdicts import FarVerdicts
 
 from . import fastpath
 from .corrected import current_states, standing_in_order, step_by_step
@@ -113,6 +114,18 @@ def test_a_key_judged_once_is_as_one_of_all_variants(
     assert once == variants
 
 
+@some
+@given(st.data(), bodies(), storms(45))
+def test_a_key_decided_by_totals_is_as_one_of_all_variants(
+    data: st.DataObject, rules: list[Body], made: list[Record]
+) -> None:
+    """However few its rows are here; where totals do not decide, its rows do."""
+    shape, decides = data.draw(shapes(len(made))), data.draw(st.booleans())
+    with mock.patch.object(kernel, "FAR_FROM", 1):
+        by_totals = outcome(rules, made, shape, sys.maxsize, decides=decides)
+    assert by_totals == outcome(rules, made, shape, sys.maxsize, decides=decides)
+
+
 @st.composite
 def near(draw: st.DrawFn) -> list[Body]:
     """Rules of integers whose thresholds a few records reach: what late records change of them runs one by one."""
@@ -190,6 +203,45 @@ def test_a_line_near_its_threshold_runs_record_by_record(
     assert found == [1, 1, 1]
     assert once == outcome([rule], made, shape, sys.maxsize)
     assert "retracted" in {alert["outcome"] for alert in once[0] if alert["corrects"] is not None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "far", "near"),
+    [
+        ("count", None, (-1, 2, 130), 80),
+        ("sum", "amount", (-1, 20, 900), 240),
+        ("avg", "amount", (-1, 9), 3),
+        ("min", "amount", (-1, 3, 7), None),
+        ("max", "amount", (-1, 3, 7), None),
+        ("distinct_count", "device", (0, 60), 5),
+    ],
+)
+def test_a_line_far_from_its_threshold_is_decided_by_totals(
+    kind: str, field: str | None, far: tuple[int, ...], near: int | None
+) -> None:
+    """Each batch has late records, and the windows of all of its records reach far behind the first of them."""
+    rule: Body = {**WITHIN, "rule_id": "r0", "version": 1, "source_topic": STREAM, "rule_type": "velocity"}
+    rule |= {"group_by": "account", "window": "8s", "aggregation_type": kind}
+    rule |= {} if field is None else {"aggregation_field": field}
+    drawn, made = random.Random(7), list[Record]()
+    for number in range(300):
+        at_ms = START_MS + 100 * number
+        fields = {"account": "a1", "device": drawn.randrange(7), "amount": drawn.randrange(7), "price": 0.1}
+        late_ms = drawn.choice([0, 0, 0, 0, drawn.randrange(900)])
+        made.append({**fields, "kind": "POS", "_id": f"t{number}", "_event_ms": at_ms - late_ms, "_ingest_ms": at_ms})
+    shape, known = Shape(1, [(0, 200), (200, 220), (220, 240), (240, 300)], []), FarVerdicts.piece
+    for threshold in (*far, *([] if near is None else [near])):
+        found, of_threshold = list[bool](), {**rule, "aggregation_threshold": threshold}
+
+        def piece(*given: Any, into: list[bool] = found) -> Any:
+            made_of_it = known(*given)
+            into.append(made_of_it is not None)
+            return made_of_it
+
+        with mock.patch.object(kernel, "FAR_FROM", 50), mock.patch.object(FarVerdicts, "piece", piece):
+            by_totals = outcome([of_threshold], made, shape, sys.maxsize)
+        assert by_totals == outcome([of_threshold], made, shape, sys.maxsize)
+        assert found[1:3] == [threshold in far] * 2, threshold
 
 
 def test_a_storm_is_judged_once() -> None:

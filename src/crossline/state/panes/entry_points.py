@@ -9,15 +9,15 @@ from crossline.basics.kernels.kernel import Kernel
 from crossline.state.memory.source_digest import digest
 from crossline.state.panes.comparison import emit_rows
 from crossline.state.panes.kernel import judge_rows, load_rows, sweep
-from crossline.state.panes.key_table import rebuild_keys
+from crossline.state.panes.key_table import key_run, put_key, put_keys, take_keys
 from crossline.state.panes.recent_ids import put_ids
 
-JUDGE, EMIT, LOAD, SWEEP, REBUILD_KEYS, PUT_IDS = range(6)
+JUDGE, EMIT, LOAD, SWEEP, PUT_KEY, KEY_RUN, TAKE_KEYS, PUT_KEYS, PUT_IDS = range(9)
 PACKAGE = "crossline.state.panes"
 
 
 def _made() -> Kernel:
-    def run(h: int, task: int, argument: int, more: int) -> int:  # noqa: ARG001 - as of other stores
+    def run(h: int, task: int, argument: int, more: int) -> int:
         done = 0
         if task == JUDGE:
             done = judge_rows(h, argument)
@@ -27,8 +27,14 @@ def _made() -> Kernel:
             done = load_rows(h, argument)
         elif task == SWEEP:
             done = sweep(h, argument)
-        elif task == REBUILD_KEYS:
-            rebuild_keys(h)
+        elif task == PUT_KEY:
+            put_key(h, argument)
+        elif task == KEY_RUN:
+            done = key_run(h, argument)
+        elif task == TAKE_KEYS:
+            done = take_keys(h, argument, more)
+        elif task == PUT_KEYS:
+            put_keys(h, argument)
         elif task == PUT_IDS:
             put_ids(h, argument)
         return done

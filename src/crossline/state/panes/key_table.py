@@ -1,4 +1,10 @@
-"""Keys to slots: open addressing, a place after the other."""
+"""Keys to slots: open addressing, a place after the other. A place has the upper half of a hash and a slot.
+
+A hash's first place is its upper half scaled to the number of places. A larger number of places puts none nearer to the
+beginning, so a table grows where it is, from its end, as those of windows (``records/incremental_rehash.py``): below
+KEY_SPLIT, first places are by KEY_FORMER, the number of places before; at and above it, by the new one. A step moves
+the split down. All is done by what stands in the table: no slot is read.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,31 @@ from crossline.state.records.hash_tables import same_bytes
 
 AHEAD = 16
 _32 = np.uint64(32)
+_LOW = 0xFFFFFFFF
+
+
+@inlined
+def _first_place(h: int, upper: int) -> Any:
+    """The place that a search for the upper half of a hash begins with."""
+    place = (upper * get(h, at.KEY_FORMER)) >> 32
+    return place if place < get(h, at.KEY_SPLIT) else (upper * get(h, at.KEY_PLACES)) >> 32
+
+
+@inlined
+def _next_place(h: int, place: int) -> Any:
+    return place + 1 if place + 1 < get(h, at.KEY_PLACES) else 0
+
+
+@inlined
+def _upper(hash_: Any) -> Any:
+    """The upper half of a hash."""
+    return np.int64(hash_ >> _32)
+
+
+@inlined
+def _upper_there(there: int) -> Any:
+    """The upper half of the hash whose slot stands at a place."""
+    return (there >> 32) & _LOW
 
 
 @jit
@@ -25,73 +56,118 @@ def slot_row(h: int, slot: int) -> Any:
 @jit
 def find_key(h: int, hash_: Any, start: int, length: int) -> Any:
     """The slot of a key whose bytes stand at ``start``, or -1."""
-    mask = get(h, at.KEY_MASK)
-    place = np.int64(hash_ >> _32) & mask
+    upper = _upper(hash_)
+    place = _first_place(h, upper)
     while True:
-        slot = get(h, at.SLOT_THERE, place)
-        if slot < 0:
+        there = get(h, at.SLOT_THERE, place)
+        if there == 0:
             return -1
-        row = slot_row(h, slot)
-        if (
-            np.uint64(load(row, at.OWN_HASH)) == hash_
-            and load(row, at.OWN_LENGTH) == length
-            and same_bytes(block(h, load(row, at.OWN_KEY)), start, length)
-        ):
-            return slot
-        place = (place + 1) & mask
+        if _upper_there(there) == upper:
+            slot = (there & _LOW) - 1
+            row = slot_row(h, slot)
+            if (
+                np.uint64(load(row, at.OWN_HASH)) == hash_
+                and load(row, at.OWN_LENGTH) == length
+                and same_bytes(block(h, load(row, at.OWN_KEY)), start, length)
+            ):
+                return slot
+        place = _next_place(h, place)
+
+
+@inlined
+def _likely_slot(h: int, hash_: Any) -> Any:
+    """The first slot of this upper half of a hash, or -1: mostly that of the key."""
+    upper = _upper(hash_)
+    place = _first_place(h, upper)
+    there = get(h, at.SLOT_THERE, place)
+    while there != 0 and _upper_there(there) != upper:
+        place = _next_place(h, place)
+        there = get(h, at.SLOT_THERE, place)
+    return (there & _LOW) - 1
+
+
+@jit
+def _put_there(h: int, there: int) -> None:
+    """Put the upper half of a hash and a slot at the first place that is free for them."""
+    place = _first_place(h, _upper_there(there))
+    while get(h, at.SLOT_THERE, place) != 0:
+        place = _next_place(h, place)
+    put(h, at.SLOT_THERE, place, there)
 
 
 @jit
 def put_key(h: int, slot: int) -> None:
     """Enter a slot under its key."""
-    mask = get(h, at.KEY_MASK)
-    place = np.int64(np.uint64(get(h, at.OWN_HASH, slot)) >> _32) & mask
-    while get(h, at.SLOT_THERE, place) >= 0:
-        place = (place + 1) & mask
-    put(h, at.SLOT_THERE, place, slot)
+    _put_there(h, (_upper(np.uint64(get(h, at.OWN_HASH, slot))) << 32) | (slot + 1))
 
 
 @jit
 def _take_key(h: int, slot: int) -> None:
     """Take a slot out, and move up what stood behind it."""
-    mask = get(h, at.KEY_MASK)
-    place = np.int64(np.uint64(get(h, at.OWN_HASH, slot)) >> _32) & mask
-    while get(h, at.SLOT_THERE, place) != slot:
-        place = (place + 1) & mask
-    hole = place
+    places, upper = get(h, at.KEY_PLACES), _upper(np.uint64(get(h, at.OWN_HASH, slot)))
+    mine, hole = (upper << 32) | (slot + 1), _first_place(h, upper)
+    while get(h, at.SLOT_THERE, hole) != mine:
+        hole = _next_place(h, hole)
+    place = hole
     while True:
-        place = (place + 1) & mask
-        other = get(h, at.SLOT_THERE, place)
-        if other < 0:
+        place = _next_place(h, place)
+        there = get(h, at.SLOT_THERE, place)
+        if there == 0:
             break
-        home = np.int64(np.uint64(get(h, at.OWN_HASH, other)) >> _32) & mask
-        if ((place - home) & mask) >= ((place - hole) & mask):
-            put(h, at.SLOT_THERE, hole, other)
+        first = _first_place(h, _upper_there(there))
+        from_first = place - first if place >= first else place - first + places
+        if from_first >= (place - hole if place >= hole else place - hole + places):
+            put(h, at.SLOT_THERE, hole, there)
             hole = place
-    put(h, at.SLOT_THERE, hole, -1)
+    put(h, at.SLOT_THERE, hole, 0)
 
 
 @jit
-def rebuild_keys(h: int) -> None:
-    """Enter all slots in use into an empty table."""
-    for slot in range(get(h, at.N_SLOTS)):
-        if get(h, at.OWN_KEY, slot) != 0:
-            put_key(h, slot)
+def key_run(h: int, start: int) -> Any:
+    """How many places from ``start`` on (after the last comes the first) are taken, one after the other."""
+    places, count = get(h, at.KEY_PLACES), 0
+    place = start if start < places else 0
+    while count < places and get(h, at.SLOT_THERE, place) != 0:
+        place = _next_place(h, place)
+        count += 1
+    return count
+
+
+@jit
+def take_keys(h: int, start: int, count: int) -> Any:
+    """Take what stands at ``count`` places from ``start`` on out into KEYS_MOVED; how many keys that are."""
+    n, place = 0, start
+    for _ in range(count):
+        there = get(h, at.SLOT_THERE, place)
+        if there != 0:
+            put(h, at.KEYS_MOVED, n, there)
+            put(h, at.SLOT_THERE, place, 0)
+            n += 1
+        place = _next_place(h, place)
+    return n
+
+
+@jit
+def put_keys(h: int, count: int) -> None:
+    """Enter ``count`` keys of KEYS_MOVED again."""
+    for k in range(count):
+        _put_there(h, get(h, at.KEYS_MOVED, k))
 
 
 @jit
 def find_keys(h: int) -> None:
     """Look up all keys of the batch: lookups that do not wait for each other overlap in memory."""
-    keys, mask = get(h, at.BATCH_KEYS), get(h, at.KEY_MASK)
+    keys = get(h, at.BATCH_KEYS)
     for key in range(keys):
         if key + AHEAD < keys:
-            prefetch(address(h, at.SLOT_THERE, np.int64(np.uint64(get(h, at.KEY_HASH, key + AHEAD)) >> _32) & mask))
+            upper = _upper(np.uint64(get(h, at.KEY_HASH, key + AHEAD)))
+            prefetch(address(h, at.SLOT_THERE, _first_place(h, upper)))
         if key + AHEAD // 2 < keys:
-            slot = get(h, at.SLOT_THERE, np.int64(np.uint64(get(h, at.KEY_HASH, key + AHEAD // 2)) >> _32) & mask)
+            slot = _likely_slot(h, np.uint64(get(h, at.KEY_HASH, key + AHEAD // 2)))
             if slot >= 0:
                 prefetch(slot_row(h, slot))
         if key + AHEAD // 4 < keys:
-            slot = get(h, at.SLOT_THERE, np.int64(np.uint64(get(h, at.KEY_HASH, key + AHEAD // 4)) >> _32) & mask)
+            slot = _likely_slot(h, np.uint64(get(h, at.KEY_HASH, key + AHEAD // 4)))
             if slot >= 0:
                 prefetch(block(h, get(h, at.OWN_KEY, slot)))
         start = get(h, at.KEY_OFFSETS, key)

@@ -38,8 +38,10 @@ SLOTS = TABLE.pool("SLOTS", "rows of slots")
 SLOT_BYTES = _number("SLOT_BYTES", "bytes of a slot's row", "plan")
 HEAP = TABLE.pool("HEAP", "blocks", carried=True)
 HEAP_ROOM = _number("HEAP_ROOM", "units that the heap has room for", "state", carried=True)
-KEY_TABLE = TABLE.table("KEY_TABLE", "keys to slots, int32; -1 is free", carried=True)
-KEY_MASK = _number("KEY_MASK", "places in it, less one", "state", carried=True)
+KEY_TABLE = TABLE.table("KEY_TABLE", "keys to slots (see ``key_table``)", carried=True)
+KEY_PLACES = _number("KEY_PLACES", "places of it", "state", carried=True)
+KEY_FORMER = _number("KEY_FORMER", "while it grows, places that it had before; else KEY_PLACES", "state", carried=True)
+KEY_SPLIT = _number("KEY_SPLIT", "first places from this on are by KEY_PLACES", "state", carried=True)
 ID_TABLE = TABLE.table("ID_TABLE", "blocks of ids and their clocks (see ``ids``)", carried=True)
 ID_BLOCKS = _number("ID_BLOCKS", "blocks of it", "state", carried=True)
 OLD_ID_TABLE = TABLE.table("OLD_ID_TABLE", "while ids move to a new table: the one before", carried=True)
@@ -112,7 +114,6 @@ SLOT_BORN = _array("SLOT_BORN", U8, "SLOT_BYTES", "the row of a slot as it is bo
 
 # Scratch.
 WIDE = _array("WIDE", I64, "limbs", "a wide number, see state/arithmetic/superaccumulator.py", "scratch")
-DEV = _array("DEV", F64, "8", "sums of values and of squares: of all panes, and of the one in progress", "scratch")
 CODES = _array("CODES", U32, "CODE_PLACES", "a set of codes of a sketch", "scratch")
 TOUCHED = _array("TOUCHED", I32, "CODES_MAX + 1", "places of the set that are in use", "scratch")
 REGISTERS = _array("REGISTERS", U8, "registers", "a sketch of many values", "scratch")
@@ -122,11 +123,14 @@ BUCKETS = _array(
 BUCKET_WORDS = _array("BUCKET_WORDS", U32, "words", "a bit for each bucket that has values, and so on", "scratch")
 BUCKET_GROUPS = _array("BUCKET_GROUPS", U32, "groups", "a bit for each word of these that is not 0", "scratch")
 BUCKET_TOPS = _array("BUCKET_TOPS", U32, "tops", "a bit for each group that is not 0", "scratch")
+FEW = _array("FEW", I64, "FEW_MAX", "few items of sketches, in order: a bucket, and below it its count", "scratch")
 FIGURE = _array("FIGURE", I64, "3", "a figure (see below)", "scratch")
 A_FIGURE = Item("a figure", array=FIGURE)
 WHOLE = A_FIGURE.field("WHOLE", I64, "its integer")
 WHOLE_UP = A_FIGURE.field("WHOLE_UP", I64, "what that has beyond 64 bits")
 REAL = A_FIGURE.field("REAL", F64, "its float")
+
+KEYS_MOVED = _array("KEYS_MOVED", I64, "keys", "what was taken out of KEY_TABLE, while it grows", "scratch")
 
 # The batch.
 ROWS = _number("ROWS", "rows", "batch")
@@ -265,7 +269,7 @@ BUCKET_COUNT = A_BUCKET.field("BUCKET_COUNT", I32, "how many values it has")
 
 # Tables.
 A_PLACE = Item("place of KEY_TABLE", array=KEY_TABLE)
-SLOT_THERE = A_PLACE.field("SLOT_THERE", I32, "the key's slot; -1: the place is free")
+SLOT_THERE = A_PLACE.field("SLOT_THERE", I64, "upper half of the key's hash, and its slot + 1; 0: the place is free")
 ID_BLOCK = Item("block of ID_TABLE: of each place the hash, then of each the clock")
 ID_THERE, _, _, _, CLOCK_THERE, _, _, LAST_CLOCK = (
     ID_BLOCK.field(name, kind, what)

@@ -13,9 +13,9 @@ from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
 from crossline.state.memory.regions import Region
 from crossline.state.panes import layout as at
-from crossline.state.panes.aggregates.bucket_counts import GROUPS, TOPS, WORDS
+from crossline.state.panes.aggregates.bucket_counts import FEW_MAX, GROUPS, TOPS, WORDS
 from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS
-from crossline.state.panes.entry_points import PUT_IDS, REBUILD_KEYS, compiled
+from crossline.state.panes.entry_points import KEY_RUN, PUT_IDS, PUT_KEY, PUT_KEYS, TAKE_KEYS, compiled
 from crossline.state.panes.heap import BLOCK_UNITS, class_for
 from crossline.state.panes.pane_lifecycle import AT_A_STEP
 from crossline.state.panes.program import PaneProgram
@@ -25,6 +25,8 @@ FULL_OF_4 = 3  # fourths of the places of ids that may be in use
 # A table of ids is made anew by steps: from how many blocks on, how many of them at least at each, unless so many times
 # the rows of a batch are more than there are; and the blocks that are looked at for how many ids are there to stay.
 STEPWISE_FROM, LEAST_MOVED, AT_ONCE, SAMPLED = 1 << 14, 64, 32, 4096
+# A table of keys: its least places, how full it begins to grow and, by steps, has grown; from how many places by steps.
+LEAST_OF_KEYS, FULL_OF_KEYS, MOST_OF_KEYS, STEPWISE_FROM_KEYS = 16, 0.6, 0.75, 1 << 16
 
 
 class Memory:
@@ -33,7 +35,7 @@ class Memory:
     def __init__(self, program: PaneProgram) -> None:
         self.words: I64 = np.zeros(at.WORDS, np.int64)
         self._kept: dict[int, Any] = {}
-        self._slots, self._heap, self._ids, self._old_ids = Region(), Region(), Region(), Region()
+        self._slots, self._heap, self._keys, self._ids, self._old_ids = (Region() for _ in range(5))
         self._lay_out(program)
         words = self.words
         words[at.FREE_SLOT], words[at.HEAP_TOP] = -1, 1  # block 0 is none
@@ -41,7 +43,7 @@ class Memory:
         self.keep(at.FREE, np.zeros(len(BLOCK_UNITS), np.int64))
         self.make_slots(0)
         self.make_heap(0)
-        self._empty_keys(8)
+        self._empty_keys()
         self._empty_ids(8)
 
     def _lay_out(self, program: PaneProgram) -> None:
@@ -61,7 +63,7 @@ class Memory:
         self.keep(at.SLOT_BORN, at.KEYED.newborn(words, int(words[at.SLOT_BYTES])))
         scratch: tuple[tuple[int, Any], ...] = (
             (at.WIDE, np.zeros(LIMBS, np.int64)),
-            (at.DEV, np.zeros(8)),
+            (at.FEW, np.zeros(FEW_MAX, np.int64)),
             (at.CODES, np.zeros(CODE_PLACES, np.uint32)),
             (at.TOUCHED, np.zeros(CODES_MAX + 1, np.int32)),
             (at.REGISTERS, np.zeros(REGISTERS, np.uint8)),
@@ -84,7 +86,7 @@ class Memory:
                 self.keep(name, old._kept[name])
         for name in (at.HEAP_ROOM, at.FOLD_TO, at.DROP_TO):
             self.words[name] = old.words[name]
-        self._heap, self._ids, self._old_ids = old._heap, old._ids, old._old_ids
+        self._heap, self._keys, self._ids, self._old_ids = old._heap, old._keys, old._ids, old._old_ids
         self.words[at.HEAP] = self._heap.array.ctypes.data
         self.make_slots(0)
         mine, theirs = self.slots(), old.slots()
@@ -108,7 +110,7 @@ class Memory:
         mine[0] = at.KEYED.newborn(self.words, int(self.words[at.SLOT_BYTES]))
         for to, source, length in at.KEYED.carried(self.words, old.words):
             mine[0, to : to + length] = theirs[slot, source : source + length]
-        self.run(REBUILD_KEYS)
+        self.run(PUT_KEY, 0)
 
     def keep(self, name: int, array: Any) -> None:
         """Hold ``array``, of the kind declared for word ``name``, and put its address there."""
@@ -176,11 +178,36 @@ class Memory:
         self.words[at.SLOTS] = self._slots.array.ctypes.data
 
     def make_keys(self, more: int) -> None:
-        """Room for ``more`` keys in their table."""
-        count = int(self.words[at.N_SLOTS]) + more
-        if 2 * count > self.words[at.KEY_MASK]:
-            self._empty_keys(4 * count)
-            self.run(REBUILD_KEYS)
+        """Room for ``more`` keys in their table.
+
+        A large one grows by steps, one at each call, which are done long before it is full; others grow at once.
+        """
+        words = self.words
+        count = int(words[at.N_SLOTS] - words[at.N_FREE]) + more
+        while words[at.KEY_SPLIT] < words[at.KEY_PLACES] or count > FULL_OF_KEYS * words[at.KEY_PLACES]:
+            former = int(words[at.KEY_FORMER])
+            by_steps = former >= STEPWISE_FROM_KEYS and count <= MOST_OF_KEYS * former
+            self._grow_keys(int(more / (MOST_OF_KEYS - FULL_OF_KEYS)) + LEAST_MOVED if by_steps else former, count)
+            if by_steps:
+                return
+
+    def _grow_keys(self, step: int, count: int) -> None:
+        """One step of growth, over ``step`` places of before; the first where the table does not grow yet."""
+        words = self.words
+        places, split = int(words[at.KEY_PLACES]), int(words[at.KEY_SPLIT])
+        start, larger = max(0, split - step), places
+        if split == places:
+            larger = max(places + places // 2, 2 * count)
+        taken = min(split - start + self.run(KEY_RUN, split), places)
+        self.keep(at.KEYS_MOVED, np.empty(taken, np.int64))
+        keys = self.run(TAKE_KEYS, start, taken)
+        if larger > places:
+            self._resize_keys(larger)
+        words[at.KEY_SPLIT] = start
+        self.run(PUT_KEYS, keys)
+        self._kept.pop(at.KEYS_MOVED)
+        if start == 0:
+            words[at.KEY_FORMER] = words[at.KEY_SPLIT] = larger
 
     def make_ids(self, more: int) -> None:
         """Room for ``more`` ids in their table; those that are settled are forgotten where it fills up.
@@ -226,10 +253,15 @@ class Memory:
             self._old_ids = Region()
             words[at.OLD_ID_TABLE] = words[at.OLD_BLOCKS] = words[at.OLD_MOVED] = 0
 
-    def _empty_keys(self, count: int) -> None:
-        size = 1 << max(4, (count - 1).bit_length())
-        self.keep(at.KEY_TABLE, np.full(size, -1, np.int32))
-        self.words[at.KEY_MASK] = size - 1
+    def _empty_keys(self) -> None:
+        self._resize_keys(LEAST_OF_KEYS)
+        self.words[at.KEY_FORMER] = self.words[at.KEY_SPLIT] = LEAST_OF_KEYS
+
+    def _resize_keys(self, places: int) -> None:
+        self._kept.pop(at.KEY_TABLE, None)
+        self._keys.resize(places * at.A_PLACE.bytes)
+        self.keep(at.KEY_TABLE, self._keys.array.view(np.int64))
+        self.words[at.KEY_PLACES] = places
 
     def _empty_ids(self, places: int) -> None:
         blocks = places // PLACES + 1

@@ -120,7 +120,7 @@ class ConstantVerdicts:
         """
         line, judged = self._plan.judging[number], found.rows
         bounds = self._bounds(number, key.came, found, more, len(key.arrivals.held))
-        truth = _truth(line, bounds, key.came, judged)
+        truth = truth_at(line, bounds, key.came, judged)
         if not truth.maybe.any():
             return False
         if line.emit_every or not truth.sure.all():
@@ -171,10 +171,18 @@ class ConstantVerdicts:
         earlier = np.flatnonzero(key.judged_by(line, self._plan, key.before))[-1:]
         if not len(earlier) or not bit_of(key.table.bits("sat")[key.arrivals.before[earlier]], number)[0]:
             return False
-        clocks = np.append(key.before.clock_ms[earlier], clock_ms)
-        # What came in order is in every variant from then on; all else comes between such rows.
-        ahead = clocks[clocks >= np.maximum.accumulate(clocks)]
-        return bool((np.diff(ahead) < line.rearm_in(self._plan)[0]).all())
+        return follow_each_other(int(key.before.clock_ms[earlier[0]]), clock_ms, line.rearm_in(self._plan)[0])
+
+
+def follow_each_other(earlier_ms: int, clock_ms: I64, rearm_ms: int) -> bool:
+    """Whether rows, behind one at ``earlier_ms``, are less than ``rearm_ms`` apart in every variant.
+
+    ``clock_ms``: theirs, in the order in which they came.
+    """
+    clocks = np.append(np.int64(earlier_ms), clock_ms)
+    # What came in order is in every variant from then on; all else comes between such rows.
+    ahead = clocks[clocks >= np.maximum.accumulate(clocks)]
+    return bool((np.diff(ahead) < rearm_ms).all())
 
 
 def _figures_of(
@@ -192,7 +200,7 @@ def _figures_of(
     return figure, (_SUM, aggregates.index(added), count)
 
 
-def _truth(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
+def truth_at(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
     """Whether a comparison or formula is satisfied at the rows that it judged, in every variant or in any."""
     if line.by_formula:
         facts = {name: each.take(pa.array(judged)) for name, each in batch.facts.items()}

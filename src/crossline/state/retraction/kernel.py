@@ -15,6 +15,7 @@ from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts, KeyVerdicts
 from crossline.state.retraction.delta_arrays import facts_in, places_in
+from crossline.state.retraction.far_verdicts import FAR_FROM, FarVerdicts
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
 from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
 from crossline.state.retraction.replays import Replay, arrivals_of, replays_of
@@ -43,7 +44,7 @@ class Reevaluation:
         self.duplicate_ms = duplicate_ms
         self._make = make
         self._table = Table(lines_of(plan.judging), (plan.filters + 7) // 8)
-        self._constant = ConstantVerdicts.of(plan)
+        self._constant, self._far = ConstantVerdicts.of(plan), FarVerdicts.of(plan)
         self._delta: Delta | None = None
         self._came = 0
 
@@ -78,17 +79,36 @@ class Reevaluation:
     def _pieces(self, entered: IntakeRows, first: int, *, tied: bool) -> Iterator[Piece]:
         """What is to be judged: of most keys the new rows alone, and in some piece by piece what changes."""
         table, reach_ms = self._table, self.plan.retention_ms + 1
-        changing = np.zeros(len(table), np.bool_)
-        changing[first:] = changing[entered.removed] = True
         touched = np.zeros(table.keys, np.bool_)
         touched[entered.keys[entered.row >= 0]] = True
         touched[entered.apart(table)] = True
+        if not tied and not len(entered.removed):
+            for number, piece in self._far_pieces(np.flatnonzero(touched), entered, first):
+                touched[number] = False
+                yield piece
+        if not touched.any():
+            return
+        changing = np.zeros(len(table), np.bool_)
+        changing[first:] = changing[entered.removed] = True
         mine = (table.key >= 0) & (table.live | changing)
         ordered = table.in_order(np.flatnonzero(mine & touched[table.key]))
         apart = _out_of_order(table, ordered, first, entered, tied=tied)
         is_apart = apart[table.key[ordered]]
         yield from in_order_pieces(table, ordered[~is_apart], first, reach_ms, PIECE)
         yield from self._apart(entered, ordered[is_apart], first, tied=tied)
+
+    def _far_pieces(self, keys: I64, entered: IntakeRows, first: int) -> Iterator[tuple[int, Piece]]:
+        """Of ``keys``, where they are few, those whose many rows need not be loaded, and the piece of each."""
+        table = self._table
+        if self._far is None or len(table) < FAR_FROM * len(keys):
+            return
+        others = set(entered.apart(table).tolist())
+        for number in (each for each in keys.tolist() if each not in others):
+            rows = np.flatnonzero((table.key == number) & table.live)
+            if len(rows) >= FAR_FROM and rows[-1] >= first:
+                piece = self._far.piece(table, rows, first)
+                if piece is not None:
+                    yield number, piece
 
     def _apart(self, entered: IntakeRows, ordered: I64, first: int, *, tied: bool) -> Iterator[Piece]:
         """The replays of keys where something is out of order: of some keys together, of a large one in parts."""
@@ -213,7 +233,7 @@ class Reevaluation:
         """
         if plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
-        self.plan, self._constant = plan, ConstantVerdicts.of(plan)
+        self.plan, self._constant, self._far = plan, ConstantVerdicts.of(plan), FarVerdicts.of(plan)
         self._table.relined(lines_of(plan.judging))
 
     def evict(self, cutoff_ms: int) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from crossline.basics.bits import set_bits
-from crossline.basics.values import I64
+from crossline.basics.values import I32, I64, U8
 from crossline.plan.spaces import KeySpacePlan, WindowSpec
 from crossline.state.batch import Cause, Delta, EarlierHits, Hits, KeyedBatch, LateContextHit, ReplayedRows
 from crossline.state.retraction.constant_verdicts import KeyVerdicts
@@ -72,6 +72,10 @@ class Piece:
             causes=[None if repeats and not at else each.cause for at, each in enumerate(flat)],
             repeats=repeats,
         )
+
+    def known(self, none: Hits, sat: U8, retained: I32) -> Piece:
+        """The same with verdicts: no hits, as ``none``; ``sat``: the lines that each row satisfies."""
+        return replace(self, hits=replace(none, sat=sat, retained=retained))
 
 
 def in_order_pieces(table: Table, ordered: I64, first: int, reach_ms: int, most: int) -> Iterator[Piece]:

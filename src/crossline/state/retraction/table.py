@@ -20,11 +20,12 @@ from crossline.state.memory.hashing import xxh64_many
 from crossline.state.retraction import layout
 from crossline.state.retraction.columns import Column, Fact, Texts, joined
 from crossline.state.retraction.delta_arrays import fact_arrays
+from crossline.state.retraction.different_values import DifferentValues
+from crossline.state.retraction.low_bits import low_bits_in
 from crossline.state.windows.emission.columns import Lines, remapped
 
 BITS = tuple(each.name for each in layout.BITS)
 _MIXED = np.uint64(0x9E3779B97F4A7C15)
-_BITS_OF_EACH = 32  # of a wanted hash in the table of low bits: one in so many others is looked at too
 
 
 class Table:
@@ -40,6 +41,7 @@ class Table:
         self._key_names: list[bytes] = []
         self.chunks: list[Chunk] = []
         self._chunk_numbers: dict[Chunk, int] = {}
+        self.different = DifferentValues()
         widths = {"": None, "FILTER_BYTES": entry_bytes, "LINE_BYTES": _width(lines)}
         self._columns = {each.name: Column(each.dtype, widths[each.width], each.name) for each in layout.COLUMNS}
         self._ids = Texts()
@@ -120,18 +122,20 @@ class Table:
         """How many keys it knows."""
         return len(self._key_names)
 
+    def values(self, column: int) -> Any:
+        """A column of values, of all rows."""
+        return (self._values or [])[column]
+
     def hashes(self, keys: Any, id_hash: Any) -> Any:
         """Hashes by which keys and ids differ, nearly always."""
         return id_hash ^ ((keys.astype(np.uint64) + np.uint64(1)) * _MIXED)
 
     def find(self, keys: I32, ids: tuple[U8, I64]) -> dict[int, list[int]]:
         """Of these keys and ids, by their place here, the rows that have them; in the order in which those came."""
-        touched = np.zeros(self.keys + 1, np.bool_)
-        touched[keys] = True
-        rows = np.flatnonzero(touched[self.key])  # of no key: the last of these, which is no key's
-        mine, wanted = self.hashes(self.key[rows], self._id_hash[rows]), self.hashes(keys, xxh64_many(*ids))
-        near_any = _low_bits_in(wanted, mine)
-        rows, mine = rows[near_any], mine[near_any]
+        id_hash = xxh64_many(*ids)
+        rows = low_bits_in(id_hash, self._id_hash)
+        rows = rows[self.key[rows] >= 0]
+        mine, wanted = self.hashes(self.key[rows], self._id_hash[rows]), self.hashes(keys, id_hash)
         order = np.argsort(mine, kind="stable")
         low = np.searchsorted(mine[order], wanted, side="left").tolist()
         high = np.searchsorted(mine[order], wanted, side="right").tolist()
@@ -360,6 +364,7 @@ class Table:
     def keep(self, kept: Bools) -> None:
         """Only the rows that are ``kept``, and of keys and chunks those that they have."""
         facts, values = self._facts.values(), self._values or ()
+        self.different.keep(kept)
         for column in self._columns.values():
             column.keep(kept)
         for each in (self._ids, *values, *facts):
@@ -372,14 +377,6 @@ class Table:
         self.chunks = [self.chunks[number] for number in there.tolist()]
         self._chunk_numbers = {each: number for number, each in enumerate(self.chunks)}
         self._chunk[:] = chunk
-
-
-def _low_bits_in(wanted: Any, hashes: Any) -> I64:
-    """The places in ``hashes`` of those whose low bits any of ``wanted`` has: few besides these are left to sort."""
-    size = 1 << (_BITS_OF_EACH * max(len(wanted), 1)).bit_length()
-    marked, mask = np.zeros(size, np.bool_), np.uint64(size - 1)
-    marked[wanted & mask] = True
-    return np.flatnonzero(marked[hashes & mask])
 
 
 def _ranks(names: Sequence[Any]) -> I64:

@@ -118,16 +118,22 @@ def check_counts(seen: Seen) -> None:
 
 def check_keys(seen: Seen) -> None:
     """The table has each slot in use once, where a search for its key meets it."""
-    table, mask = seen.array("KEY_TABLE"), seen.words["KEY_MASK"]
-    assert sorted(number for number in table if number >= 0) == [slot.number for slot in seen.alive]
+    table = seen.memory.kept(at.KEY_TABLE).view(np.uint64).tolist()
+    former, split, places = (seen.words[name] for name in ("KEY_FORMER", "KEY_SPLIT", "KEY_PLACES"))
+    assert len(table) == places >= former
+    assert split < former < places or split == former == places
+    assert sorted((there & 0xFFFFFFFF) - 1 for there in table if there) == [slot.number for slot in seen.alive]
     assert len({slot.key for slot in seen.alive}) == len(seen.alive)
     for slot in seen.alive:
         hash_ = xxhash.xxh64_intdigest(slot.key)
         assert of("u8", slot.row, at.OWN_HASH) == hash_
-        place = hash_ >> 32 & mask
-        while table[place] != slot.number:
-            assert table[place] >= 0, f"a search for {slot.key!r} ends before it"
-            place = place + 1 & mask
+        upper = hash_ >> 32
+        place = upper * former >> 32
+        if place >= split:
+            place = upper * places >> 32
+        while table[place] != upper << 32 | slot.number + 1:
+            assert table[place], f"a search for {slot.key!r} ends before it"
+            place = (place + 1) % places
 
 
 def check_order(seen: Seen, slot: Slot) -> None:

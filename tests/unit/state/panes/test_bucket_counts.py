@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.state.windows.naive import line
+from tests.unit.state.windows.naive import Row, batch_of, line
 
 from crossline.basics.kernels.kernel import Kernel
 from crossline.plan.spaces import AggregateSpec, PaneSpacePlan, WindowSpec, parts_of
@@ -18,6 +18,7 @@ from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates import bucket_counts, sketches
 from crossline.state.panes.memory import Memory
 from crossline.state.panes.program import compile_plan
+from crossline.state.panes.store import PaneState
 
 pytestmark = pytest.mark.xdist_group("bucket_counts")  # one process compiles
 HALF = sketches.BUCKETS_HALF
@@ -39,11 +40,18 @@ def _go(h: int, values: Any, found: Any, rank: int) -> Any:
     return n
 
 
+def _few(h: int, values: Any, rank: int) -> Any:
+    for k in range(len(values)):
+        bucket_counts.put_few(h, k, values[k], 1 + k % 3)
+    return bucket_counts.ranked_few(h, len(values), rank)
+
+
 def _estimate(bucket: int) -> Any:
     return sketches.value_of(bucket)
 
 
 GO = Kernel(_go, lambda: digest("crossline.state.panes", "tests.unit.state.panes"))
+FEW = Kernel(_few, lambda: digest("crossline.state.panes", "tests.unit.state.panes"))
 ESTIMATE = Kernel(_estimate, lambda: digest("crossline.state.panes", "tests.unit.state.panes"))
 
 
@@ -87,3 +95,33 @@ def test_ranks_are_those_of_the_sorted_values() -> None:
             with watching(held.pieces()):
                 assert GO(held.words.ctypes.data, values, none, rank) == expected
             assert nothing_is_left(held)
+
+
+def test_ranks_of_few_items_are_those_of_the_sorted_values() -> None:
+    """Items come in any order, some of one bucket; each has from one to three values."""
+    held, rng = memory(), np.random.default_rng(5)
+    for size in (1, 2, 5, 31, bucket_counts.FEW_MAX):
+        buckets = rng.integers(-9, 9, size) * rng.choice([1, 5_000])
+        values = sorted(bucket for k, bucket in enumerate(buckets.tolist()) for _ in range(1 + k % 3))
+        for rank in range(1, len(values) + 1):
+            with watching(held.pieces()):
+                assert FEW(held.words.ctypes.data, buckets, rank) == ESTIMATE(values[rank - 1])
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_window_has_its_quantile_whether_its_items_are_few_or_many(settled: bool) -> None:
+    """Each record has a value of its own, up to twice as many as are put in order; in one pane, or as records."""
+    groups = (AggregateSpec(0, 0, "quantile", 0.5),)
+    cursor, parts = WindowSpec(0, 10**6, False, False, True, 0, 10**6), parts_of((0, group) for group in groups)
+    plan = PaneSpacePlan(
+        (("x", "float"),), 1, (cursor,), groups, (line(0, ">", -1e9),), 2 * 10**6, 10**6, 2 * 10**6, parts
+    )
+    state, known, drawn = PaneState(plan, 0), list[float](), np.random.default_rng(6)
+    for number in range(2 * bucket_counts.FEW_MAX):
+        known.append(float(drawn.integers(-(10**6), 10**6)))
+        hits = state.judge(batch_of(plan, [Row("k", f"{number}", number, (known[-1],))]))
+        expected = sorted(known)[(len(known) + 1) // 2 - 1]
+        assert hits.value_f.tolist() == [pytest.approx(expected, rel=0.01)]
+        if settled:
+            state.evict(number - plan.settled_ms)
+    assert state.panes == int(settled)

@@ -2,6 +2,8 @@
 
 Of some 2^18 buckets few have values. So three levels of bits say which: a bit for each bucket, one for each word of
 those that is not 0, and one for each word of these. The next bucket with values is found without a walk.
+
+A window of a few items only has them put in order instead: the buckets alone are more than the nearest cache holds.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ WORD_BITS = 5  # bits of a word, as a power of 2
 IN_WORD = (1 << WORD_BITS) - 1
 WORDS, GROUPS, TOPS = (BUCKETS >> WORD_BITS * level for level in (1, 2, 3))
 BUCKET_BYTES = at.A_BUCKET.bytes
+FEW_MAX = 32  # items that are put in order
+_COUNT_BITS, _COUNTS = 32, 0xFFFFFFFF
 
 
 @inlined
@@ -42,6 +46,42 @@ def count_buckets(h: int, handle: int) -> None:
         for _ in range(load(head, at.SKETCH_ITEMS)):
             count_bucket(h, load(item, at.BUCKET), load(item, at.BUCKET_COUNT))
             item += BUCKET_BYTES
+
+
+@inlined
+def put_few(h: int, n: int, bucket: int, count: int) -> None:
+    """Put an item among the ``n`` of FEW, by its bucket."""
+    item, k = (bucket << _COUNT_BITS) | count, n
+    while k > 0 and get(h, at.FEW, k - 1) > item:
+        put(h, at.FEW, k, get(h, at.FEW, k - 1))
+        k -= 1
+    put(h, at.FEW, k, item)
+
+
+@jit
+def put_few_of(h: int, n: int, handle: int) -> Any:
+    """Put all that a sketch has among the ``n`` items of FEW: how many there are then; above FEW_MAX: too many."""
+    if handle == 0:
+        return n
+    head = block(h, handle)
+    item, items = head + ITEMS_AT, load(head, at.SKETCH_ITEMS)
+    if n + items > FEW_MAX:
+        return FEW_MAX + 1
+    for _ in range(items):
+        put_few(h, n, load(item, at.BUCKET), load(item, at.BUCKET_COUNT))
+        n += 1
+        item += BUCKET_BYTES
+    return n
+
+
+@jit
+def ranked_few(h: int, n: int, rank: int) -> Any:
+    """The value of rank ``rank`` of the ``n`` items of FEW."""
+    k, before = 0, get(h, at.FEW, 0) & _COUNTS
+    while before < rank and k + 1 < n:
+        k += 1
+        before += get(h, at.FEW, k) & _COUNTS
+    return value_of(int(get(h, at.FEW, k) >> _COUNT_BITS))
 
 
 @jit

@@ -30,7 +30,15 @@ from crossline.state.panes.addresses import (
     value_at,
     window_at,
 )
-from crossline.state.panes.aggregates.bucket_counts import count_bucket, count_buckets, ranked
+from crossline.state.panes.aggregates.bucket_counts import (
+    FEW_MAX,
+    count_bucket,
+    count_buckets,
+    put_few,
+    put_few_of,
+    ranked,
+    ranked_few,
+)
 from crossline.state.panes.aggregates.running import KNOWN, add_float, add_wide, smaller
 from crossline.state.panes.aggregates.sketches import (
     bucket_of,
@@ -252,8 +260,34 @@ def _bucket(h: int, record: int, p: int) -> Any:
 
 
 @jit
+def _few_items(h: int, row: int, c: int, p: int, extra: int) -> Any:
+    """Put all items of a window in order: how many, more than FEW_MAX if they are too many for that."""
+    n = 0
+    place, end = panes_of(h, row, c)
+    while place != end and n <= FEW_MAX:
+        n = put_few_of(h, n, load(part_at(h, pane_at(h, place), p), at.SKETCH))
+        place = next_place(h, place)
+    first, ends = records_of(row, c)
+    if n + ends - first + 1 > FEW_MAX:
+        return FEW_MAX + 1
+    for k in range(first, ends):
+        record = record_at(h, row, k)
+        if enters(h, record, get(h, at.WINDOW_FILTER, c)):
+            put_few(h, n, _bucket(h, record, p), 1)
+            n += 1
+    if extra >= 0:
+        put_few(h, n, _bucket(h, record_at(h, row, extra), p), 1)
+        n += 1
+    return n
+
+
+@jit
 def quantile_of(h: int, row: int, c: int, p: int, extra: int, millionths: int, n: int) -> Any:
     """The nearest-rank quantile: the least value such that ``rank`` of the ``n`` values are at most it."""
+    rank = max(1, (n * millionths + MILLION - 1) // MILLION)
+    items = _few_items(h, row, c, p, extra)
+    if items <= FEW_MAX:
+        return ranked_few(h, items, rank)
     place, end = panes_of(h, row, c)
     while place != end:
         count_buckets(h, load(part_at(h, pane_at(h, place), p), at.SKETCH))
@@ -265,7 +299,7 @@ def quantile_of(h: int, row: int, c: int, p: int, extra: int, millionths: int, n
             count_bucket(h, _bucket(h, record, p), 1)
     if extra >= 0:
         count_bucket(h, _bucket(h, record_at(h, row, extra), p), 1)
-    return ranked(h, max(1, (n * millionths + MILLION - 1) // MILLION))
+    return ranked(h, rank)
 
 
 @jit
