@@ -141,8 +141,17 @@ def judge_rows(h: int, start: int) -> Any:
 
 
 @jit
+def advance(h: int, slot: int, i: int) -> None:
+    """Move all windows of a key to record ``i``, the last of its list."""
+    for c in range(get(h, at.N_WINDOWS)):
+        move(h, slot, c, i, True)
+
+
+@jit
 def load_rows(h: int) -> None:
     """Take rows in that were judged before.
+
+    Windows move along: a key's next record would walk over all of its records again, each of which waits for memory.
 
     LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
     """
@@ -154,7 +163,8 @@ def load_rows(h: int) -> None:
         if i < 0:
             continue
         slot = get(h, at.SLOT, i)
-        place(h, slot, i)
+        if place(h, slot, i):
+            advance(h, slot, i)
         judging(h, i, row)
         remember(h, slot, i, 0, get(h, at.CLASSES))
         for k in range(get(h, at.CLASSES)):
