@@ -28,7 +28,6 @@ from crossline.runtime.snapshot.snapshot import StaticSnapshot
 from crossline.runtime.stages.rows import READ
 from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.read_ahead import ReadAhead
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import state_server, state_servers
@@ -114,6 +113,15 @@ class Home:
         (self.root / "ahead").write_bytes(orjson.dumps(request))
         self.ask("ahead?")
         assert self._read_line() == "0"
+
+    def follow(self, batch: int, shards: Sequence[int]) -> None:
+        """Have ``shards``, which another home judges, read up to the batch before; returns once that is done."""
+        work = ShardJudge(self.source, self.cache, "query", batch)
+        (self.root / "followed").write_bytes(pickle.dumps((work, shards, STATE_SERVERS)))
+        self.ask("followed&")
+        assert self._read_line() == "0"
+        for number in range(STATE_SERVERS):
+            _ask_last(self, number, "server")
 
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
@@ -368,6 +376,54 @@ def test_a_standby_that_does_not_answer_holds_up_no_batch(home: Home, log: list[
     assert home.figures() == twin
 
 
+def test_a_standby_that_stands_still_is_not_waited_for_when_its_state_server_dies(
+    home: Home, log: list[Record], twin: Any
+) -> None:
+    """Another state server is forked, and reads the log."""
+    home.cache = replace(home.cache, standby=True)
+    frozen = set[int]()
+    for number, data in enumerate(batches_of(log)):
+        if number == 5:
+            frozen = standbys(home)
+            killed = home.state_servers() - frozen
+            assert len(frozen) == len(killed) == STATE_SERVERS
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            until(lambda gone=killed: not gone & home.state_servers())
+        read = read_of(home.batch(number, data))
+        if number == 5:
+            assert read == [number] * SHARDS
+        for server in range(STATE_SERVERS):
+            if not frozen:
+                _ask_last(home, server)
+    assert frozen <= home.state_servers()
+    assert home.figures() == twin
+
+
+def test_shards_of_another_executor_are_followed_beside_those_judged_here(
+    home: Home, log: list[Record], twin: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The other executor has a home of its own; once it is lost, nothing of its shards is read but the last batch."""
+    mine, theirs = [0], [1, 2]
+    batches = batches_of(log)
+    with Home(tmp_path_factory.mktemp("other")) as other:
+        other.cache = home.cache
+        for number, data in enumerate(batches[:8]):
+            home.batch(number, data, mine)
+            other.batch(number, data, theirs)
+            home.follow(number, theirs)
+    home.alerts = {n: home.alerts[n] + other.alerts[n] for n in home.alerts}
+    before = home.state_servers()
+    for number, data in enumerate(batches[8:], 8):
+        read = read_of(home.batch(number, data))
+        assert read == ([1, 1] if number == 8 else []), number
+    assert home.state_servers() == before
+    assert len(before) == STATE_SERVERS
+    assert home.figures() == twin
+
+
 def test_no_other_name_is_forked(home: Home) -> None:
     for name in ("../server-1", "server-", "standby-1234", "worker-1", "x" * 80):
         assert not request_state_server(home.place, name)
@@ -376,12 +432,17 @@ def test_no_other_name_is_forked(home: Home) -> None:
     assert len(home.state_servers()) == 1
 
 
-def _ask_last(home: Home, number: int) -> None:
+def _ask_last(home: Home, number: int, name: str = "standby") -> None:
     """Returns once standby ``number``, where there is one, has done all that it was asked for before."""
-    address = str(home.place / f"standby-{number}")
-    with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
-        connection.send_bytes(pickle.dumps((ReadAhead(home.source, home.cache, "query", 0, ()), [])))
-        connection.recv_bytes()
+    address = str(home.place / f"{name}-{number}")
+
+    def idle() -> bool:
+        with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
+            connection.send_bytes(pickle.dumps((None, [])))
+            return connection.recv_bytes() == state_server.IDLE
+        return True
+
+    until(idle)
 
 
 def test_a_log_that_cannot_be_read_ahead_fails_the_batch_alone(home: Home, log: list[Record]) -> None:
