@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -105,7 +106,7 @@ class Home:
         return name
 
     def read_ahead(self, batch: int) -> None:
-        """Have the states that ``batch`` needs read before it is there; returns when that is asked for."""
+        """Have the states that ``batch`` needs read before it is there; returns once that is done."""
         snapshot = self.root / "snapshot.json"
         snapshot.write_bytes(self.snapshot.to_json())
         where = {"snapshot": str(snapshot), "root": self.cache.root}
@@ -113,6 +114,7 @@ class Home:
         (self.root / "ahead").write_bytes(orjson.dumps(request))
         self.ask("ahead?")
         assert self._read_line() == "0"
+        self.until_idle()
 
     def follow(self, batch: int, shards: Sequence[int]) -> None:
         """Have ``shards``, which another home judges, read up to the batch before; returns once that is done."""
@@ -120,8 +122,12 @@ class Home:
         (self.root / "followed").write_bytes(pickle.dumps((work, shards, STATE_SERVERS)))
         self.ask("followed&")
         assert self._read_line() == "0"
+        self.until_idle()
+
+    def until_idle(self, name: str = "server") -> None:
+        """Returns once all state servers, or standbys, have read what they were asked for."""
         for number in range(STATE_SERVERS):
-            _ask_last(self, number, "server")
+            until(partial(_idle, str(self.place / f"{name}-{number}")))
 
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
@@ -353,9 +359,7 @@ def test_a_standby_takes_over_from_a_state_server_that_is_killed(home: Home, log
         if number > 2:
             assert read == ([number] * SHARDS if both else [1] * SHARDS if number % 2 == 0 else []), number
             assert len(home.state_servers()) == 2 * STATE_SERVERS
-        # Each has been asked to read by now, and answers one after the other.
-        for server in range(STATE_SERVERS):
-            _ask_last(home, server)
+        home.until_idle("standby")
     assert home.figures() == twin
     home.end()
     until(lambda: not home.alive() and not home.place.exists())
@@ -366,8 +370,7 @@ def test_a_standby_that_does_not_answer_holds_up_no_batch(home: Home, log: list[
     for number, data in enumerate(batches_of(log)):
         home.batch(number, data)
         if number == 2:
-            for server in range(STATE_SERVERS):
-                _ask_last(home, server)
+            home.until_idle("standby")
             frozen = standbys(home)
             assert len(frozen) == STATE_SERVERS
             for pid in frozen:
@@ -395,9 +398,8 @@ def test_a_standby_that_stands_still_is_not_waited_for_when_its_state_server_die
         read = read_of(home.batch(number, data))
         if number == 5:
             assert read == [number] * SHARDS
-        for server in range(STATE_SERVERS):
-            if not frozen:
-                _ask_last(home, server)
+        if not frozen:
+            home.until_idle("standby")
     assert frozen <= home.state_servers()
     assert home.figures() == twin
 
@@ -432,17 +434,11 @@ def test_no_other_name_is_forked(home: Home) -> None:
     assert len(home.state_servers()) == 1
 
 
-def _ask_last(home: Home, number: int, name: str = "standby") -> None:
-    """Returns once standby ``number``, where there is one, has done all that it was asked for before."""
-    address = str(home.place / f"{name}-{number}")
-
-    def idle() -> bool:
-        with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
-            connection.send_bytes(pickle.dumps((None, [])))
-            return connection.recv_bytes() == state_server.IDLE
-        return True
-
-    until(idle)
+def _idle(address: str) -> bool:
+    with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
+        connection.send_bytes(pickle.dumps((None, [])))
+        return connection.recv_bytes() == state_server.IDLE
+    return True
 
 
 def test_a_log_that_cannot_be_read_ahead_fails_the_batch_alone(home: Home, log: list[Record]) -> None:
