@@ -45,11 +45,14 @@ def die_under_load(
     spark: tuple[str, Mapping[str, Any]],
     after: After = lambda *_: None,
     spare: int = 0,
+    *,
+    standby: bool = False,
 ) -> None:
     """Run it; what its topics have must be what the twin finds.
 
     ``kills``: of executors and of machines; ``place``: brokers, what makes topics, and a folder; ``spark``: the master
-    and settings; ``after``: what is done once all were replaced, and takes ``spare`` records.
+    and settings; ``after``: what is done once all were replaced, and takes ``spare`` records; ``standby``: see the
+    setting.
     """
     (brokers, kafka_topic, root), (master, settings), (of_executors, of_machines) = place, spark, kills
     topics = [kafka_topic(2, append_time=False) for _ in range(2)]
@@ -67,7 +70,9 @@ def die_under_load(
             each.kill()
         return bool(found)
 
-    project = project_on(brokers, root, topics, alerts, RULES, master, settings, max_records_per_batch=BATCH)
+    project = project_on(
+        brokers, root, topics, alerts, RULES, master, settings, standby=standby, max_records_per_batch=BATCH
+    )
     feed = Feed(project, log, give)
     with running(project) as process:
         feed.more(LAST)

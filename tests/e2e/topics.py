@@ -64,6 +64,8 @@ def project_on(
     master: str = "local[2]",
     spark: Mapping[str, Any] | None = None,
     in_process: str = "auto",
+    *,
+    standby: bool = False,
     **source: Any,
 ) -> Project:
     """Topics in; the store and the topic ``alerts`` out, dead letters on ``alerts`` with ``.dead`` behind it.
@@ -75,7 +77,7 @@ def project_on(
     return Project(
         root,
         rules,
-        engine={**engine, "partition_lag": "1h", "in_process": in_process},
+        engine={**engine, "partition_lag": "1h", "in_process": in_process, "standby": standby},
         sources={STREAM: {**kafka, "topic": ",".join(topics), **source}},
         sinks=[
             {"kind": "sqlite", "path": "out/alerts.db"},

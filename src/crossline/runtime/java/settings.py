@@ -61,14 +61,26 @@ SHARD_PLACEMENT: Mapping[str, str] = {
 ELSEWHERE: Mapping[str, str] = {"spark.python.unix.domain.socket.dir": "/tmp"}  # noqa: S108 - as above
 
 
+def few_cores() -> bool:
+    """Whether what Java does beside its tasks takes a part of their processors that counts."""
+    return (os.cpu_count() or 1) <= FEW_CORES
+
+
+def executors_here() -> Mapping[str, str]:
+    """Settings of executors that are processes of this machine: with the driver's options (see ``java_options``).
+
+    One that starts anew, in place of one that was lost, does so beside the batch that takes over.
+    """
+    return {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} if few_cores() else {}
+
+
 def java_options(archive: str) -> str:
     """Options of the driver's Java; ``archive``: those that use or make the archive of its classes.
 
     On few cores a collector of one thread: what lives is small, and the others' threads take the tasks' cores. R5 on
     two cores: 3.0 us of Java's processor time a record instead of 3.8.
     """
-    few = (os.cpu_count() or 1) <= FEW_CORES
-    collector = " -XX:+UseSerialGC" if few else ""
+    collector = " -XX:+UseSerialGC" if few_cores() else ""
     logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     # Spark looks into what stopped a query with an expression that takes some frames for each character of the text:
     # with the usual megabyte a stop in the midst of a batch could end in an overflow.

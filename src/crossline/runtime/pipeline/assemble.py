@@ -245,7 +245,7 @@ def _pipeline_settings(
         one_machine=local and shards <= held_max,
         in_process=config.engine.in_process != "never",
         placement=not local,
-        standby=local and config.engine.standby,
+        standby=config.engine.standby,
         breaker=config.defaults.bound,
         state=held.state_root,
         tables=held.tables if isinstance(held, StoredCheckpoint) and not here else None,

@@ -122,14 +122,15 @@ class Planner:
         """
         frame, intake = raw
         partitions = self._settings.partitions
-        topic = self._settings.topic
+        topic, standby_of = self._settings.topic, tuple[int, ...]()
         if self._placement is not None:
             self._placement.refresh()
             if self._placement.available:
                 cache = replace(cache, used_within=USED_WITHIN)
-        stages = stages_of(
-            snapshot, intake, StateServerJudge(snapshot, cache, partitions, topic), kept=topic is not None
-        )
+            if cache.standby:
+                standby_of = self._placement.standby_of
+        judge = StateServerJudge(snapshot, cache, partitions, topic, standby_of)
+        stages = stages_of(snapshot, intake, judge, kept=topic is not None)
         small = self._settings.one_machine and self.small and not taken
         self.way = ONE_TASK if small else STAGES
         if taken:

@@ -31,6 +31,7 @@ from crossline.runtime.java.settings import (
     SECRET,
     SHARD_PLACEMENT,
     base_settings,
+    executors_here,
 )
 from crossline.runtime.spark_internals.gateway import start_java
 
@@ -63,6 +64,7 @@ def build_session(
         **RUNTIME_SETTINGS,
         **(AUTHENTICATE if is_started_here(master) else {}),
         **({} if is_one_process(master) else SHARD_PLACEMENT),
+        **(executors_here() if is_started_here(master) and not is_one_process(master) else {}),
         **({} if here else ELSEWHERE),
         **(settings or {}),
     }

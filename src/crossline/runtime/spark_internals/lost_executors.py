@@ -19,8 +19,9 @@ from crossline.logs import get_logger
 log = get_logger(__name__)
 
 _NAME = "crossline.LostExecutors"
-# The loss may be known after a batch was placed, and before its stage began: tasks of it that start are looked at. That
-# is known to all listeners of a Java alike: one whose pipeline has ended hears no more of placements.
+# The loss may be known after a batch was placed, and before its stage began: tasks of it that start are looked at. An
+# executor that joins has the waits of all stages under way computed anew. A loss is known to all listeners of a Java
+# alike: one whose pipeline has ended hears no more of placements.
 _JAVA = """
 package crossline;
 
@@ -39,6 +40,10 @@ public class LostExecutors extends org.apache.spark.scheduler.SparkListener {
     public void onExecutorRemoved(org.apache.spark.scheduler.SparkListenerExecutorRemoved event) {
         LostExecutors.lost = true;
         this.release();
+    }
+
+    public void onExecutorAdded(org.apache.spark.scheduler.SparkListenerExecutorAdded event) {
+        if (LostExecutors.lost) this.release();
     }
 
     public void onTaskStart(org.apache.spark.scheduler.SparkListenerTaskStart event) {

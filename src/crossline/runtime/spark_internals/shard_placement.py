@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from crossline.logs import get_logger
 from crossline.runtime.spark_internals.lost_executors import LostExecutors
-from crossline.runtime.spark_internals.shard_assignment import assign_parts, round_robin
+from crossline.runtime.spark_internals.shard_assignment import assign_parts, assign_standbys, round_robin
 
 log = get_logger(__name__)
 
@@ -65,7 +65,8 @@ return rows.sparkSession().internalCreateDataFrame(housed, rows.schema(), false)
 class ShardPlacement:
     """Where the tasks of a pipeline run on a cluster; ``parts``: of the shards, each of which is a task.
 
-    ``available``: whether any executor has a part. Made by ``shard_placement_of``.
+    ``available``: whether any executor has a part. ``standby_of``: by part, another one, whose executor follows it;
+    none where there is one executor. Made by ``shard_placement_of``.
     """
 
     def __init__(self, spark: SparkSession, parts: int, executors: Callable[[Any], str], at: Any) -> None:
@@ -76,6 +77,7 @@ class ShardPlacement:
         self._lost = LostExecutors(spark)
         self._listed = ""
         self._executor_of_part: tuple[str, ...] = ()
+        self.standby_of: tuple[int, ...] = ()
         self._places, self._hosts = "", ""
 
     @property
@@ -91,9 +93,12 @@ class ShardPlacement:
             return
         self._listed = listed
         lines = (line.split(" ") for line in listed.splitlines())
-        found = {name: (host, max(1, int(cores))) for name, host, cores in lines}
+        found = {name: (host, max(1, int(count))) for name, host, count in lines}
         before = self._executor_of_part
-        self._executor_of_part = assign_parts(self._parts, {name: cores for name, (_, cores) in found.items()}, before)
+        followers = [before[part] for part in self.standby_of]
+        cores = {name: count for name, (_, count) in found.items()}
+        self._executor_of_part = assign_parts(self._parts, cores, before, followers)
+        self.standby_of = assign_standbys(self._executor_of_part, {name: host for name, (host, _) in found.items()})
         self._places = "\n".join(f"executor_{found[name][0]}_{name}" for name in self._executor_of_part)
         self._hosts = "\n".join(found[name][0] for name in round_robin(self._executor_of_part))
         moved = sum(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,9 @@ class _Cached:
     snapshot: PlanSnapshot | None = None  # by which that batch was judged here
     answer: StageRows | None = None  # and what came of it
     ahead: bool = False  # read before a batch asked for it, and not judged since
+    wanted: int = -1  # of one that was read ahead: the last batch that it was asked to be at
+    follows: bool = False  # and whether it is asked again with each batch
+    foresight: Foresight | None = None  # while it is read from the beginning
 
 
 # One per process: (root, query, shard) -> state.
@@ -135,22 +139,39 @@ class ShardCache:
         except StateError:
             return None, (0, 0)
 
-    def read_ahead(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int = 1) -> None:
-        """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged.
+    def read_ahead(
+        self,
+        snapshot: PlanSnapshot,
+        query_id: str,
+        shard: int,
+        batch_id: int,
+        depth: int = 1,
+        *,
+        follows: bool = False,
+        until_s: float | None = None,
+    ) -> bool:
+        """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged; whether it is.
 
         One by which this process has judged stays; one that was read ahead, too, reads on. What it is read by may be
         another plan snapshot than that of the batch: it catches up, as between batches.
+
+        ``follows``: it will be asked to read on with each batch. ``until_s``: of the monotonic clock; what is left then
+        takes another call.
         """
         key = (self._root(query_id, depth), query_id, shard)
         cached = _CACHE.get(key)
         if cached is not None and (not cached.ahead or cached.batch_id >= batch_id - 1):
-            return
+            return True
         _CACHE.pop(key, None)  # one that cannot be read on is of no use
         cached = cached or self._new(snapshot, query_id, shard, batch_id, depth)
-        self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
+        try:
+            self._catch_up(cached, snapshot, query_id, shard, batch_id, depth, until_s)
+        except StateError:  # who judges may have merged what was listed
+            self._catch_up(cached, snapshot, query_id, shard, batch_id, depth, until_s)
         forget_unplanned(snapshot.kept_at(depth), cached.state)  # as judging does, which a standby does not
-        cached.batch_id, cached.ahead = batch_id - 1, True
+        cached.ahead, cached.wanted, cached.follows = True, batch_id - 1, follows
         _CACHE[key] = cached
+        return cached.batch_id >= batch_id - 1
 
     def _new(self, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int) -> _Cached:
         """A state of no batch, for judging ``batch_id`` once it has caught up."""
@@ -162,38 +183,54 @@ class ShardCache:
         return cached
 
     def _catch_up(
-        self, cached: _Cached, snapshot: PlanSnapshot, query_id: str, shard: int, batch_id: int, depth: int
+        self,
+        cached: _Cached,
+        snapshot: PlanSnapshot,
+        query_id: str,
+        shard: int,
+        batch_id: int,
+        depth: int,
+        until_s: float | None = None,
     ) -> tuple[int, int]:
-        """Bring ``cached`` to batch ``batch_id`` - 1; how many batches were read for it, and their bytes in memory."""
+        """Bring ``cached`` to batch ``batch_id`` - 1; how many batches were read for it, and their bytes in memory.
+
+        ``until_s``: see ``read_ahead``.
+        """
         log = StateLog(self._root(query_id, depth), shard)
         fill = partial(_fill, self._root(query_id, 1), depth, shard, snapshot, cached.state)
-        whole = sum(each.bytes for each in log.segments() if each.first < batch_id) if cached.batch_id < 0 else 0
-        foresight, read, read_bytes = Foresight(whole), 0, 0
+        if cached.batch_id < 0:
+            cached.foresight = Foresight(sum(each.bytes for each in log.segments() if each.first < batch_id))
+        read, read_bytes = 0, 0
         for meta, arrays in log.blobs(cached.batch_id, batch_id - 1):
             read, read_bytes = read + 1, read_bytes + sum(each.nbytes for each in arrays.values())
             fill([item["state_store"] for item in meta["state_stores"]])
             apply_delta(snapshot.kept_at(depth), cached.state, meta, arrays, snapshot.bounds)
-            foresight.applied(cached.state, arrays)
+            cached.batch_id = int(meta["batch"])
+            if cached.foresight is not None:
+                cached.foresight.applied(cached.state, arrays)
+            if until_s is not None and time.monotonic() >= until_s:
+                return read, read_bytes
+        cached.batch_id, cached.foresight = max(cached.batch_id, batch_id - 1), None
         fill([lp.state_store.name for plan in snapshot.plans_at(depth) for lp in plan.state_stores])
         return read, read_bytes
 
     def drop_unused(self, query_id: str, batch_id: int, depth: int = 1) -> None:
         """States of this query and depth that were not used in ``used_within`` batches before ``batch_id``.
 
-        And those that were read ahead, and that the batch before did not use here; with standbys, which are some
-        batches behind when they begin to judge, those before.
+        And those that were read ahead for a batch before the last one, and were not used by it here; with standbys,
+        which are asked some batches behind when they begin to judge, for one before those.
         """
         ahead = batch_id - (STANDBY_BEHIND if self.standby else 1)
         root, oldest = self._root(query_id, depth), batch_id - self.used_within if self.used_within else 0
         for key in [key for key, each in _CACHE.items() if key[0] == root]:
-            last = _CACHE[key].batch_id
-            if last < oldest or (_CACHE[key].ahead and last < ahead):
+            each = _CACHE[key]
+            if (each.wanted < ahead) if each.ahead else (each.batch_id < oldest):
                 del _CACHE[key]
 
 
 def forget_ahead() -> None:
-    """Drop what was read ahead and not asked for: it is judged elsewhere."""
-    for key in [key for key, each in _CACHE.items() if each.ahead]:
+    """Drop what was read ahead and not asked for, unless it follows: it is judged elsewhere."""
+    for key in [key for key, each in _CACHE.items() if each.ahead and not each.follows]:
         del _CACHE[key]
 
 

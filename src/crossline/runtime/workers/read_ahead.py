@@ -8,7 +8,6 @@ them and ends. It is a head start and no more: what is not read in time is read 
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import sys
 from contextlib import suppress
@@ -70,9 +69,7 @@ def ask(given: dict[str, Any]) -> None:
     count = max(1, min(shards, given["cores"], processors()))  # as ``judge_shards`` has it
     for number in range(count):
         mine = tuple(range(number, shards, count))
-        work = ReadAhead(source, cache, given["query_id"], given["batch_id"], mine)
-        with suppress(OSError), where.connect(number) as connection:
-            connection.send_bytes(pickle.dumps((work, [])))
+        where.read_ahead(number, ReadAhead(source, cache, given["query_id"], given["batch_id"], mine))
 
 
 def main() -> None:

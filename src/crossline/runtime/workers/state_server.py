@@ -42,8 +42,11 @@ from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import fork_server
 
 AHEAD_S_MAX = 60.0  # without a request; what was read ahead is let go then: it is asked for elsewhere
+TURN_S, PAUSE_S = 0.05, 0.001  # of reading ahead between two looks at requests; how long one is waited for there
+PATIENCE_S = 2.0  # with a standby, which looks at requests as often
 ADDRESS_BYTES_MAX = 100  # of the name of a socket; systems allow 104 or 108
 WAITING_MAX = 128  # workers that wait for one state server
+READS, IDLE = b"reads", b"idle"  # what a state server says that is asked for nothing
 SERVER, STANDBY = "server-", "standby-"  # and the number: the names of sockets
 TITLE = "cl-state-server"
 ANNOUNCEMENT = "state_servers"  # in the temporary folder: the folder in which they listen
@@ -87,6 +90,11 @@ class StateServerFolder:
             with connection:
                 connection.send_bytes(pickle.dumps((work, [])))
 
+    def read_ahead(self, number: int, work: ReadAhead) -> None:
+        """Have state server ``number``, which is forked if it does not run, do ``work``. Nobody waits for it."""
+        with suppress(OSError), self.connect(number) as connection:
+            connection.send_bytes(pickle.dumps((work, [])))
+
     def has(self, number: int) -> bool:
         """Whether state server ``number`` was forked."""
         return Path(self._address(f"{SERVER}{number}")).exists()
@@ -114,7 +122,7 @@ class StateServerFolder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, ConnectionRefusedError):
                 return _connect(address)  # another worker was quicker
-            if standby is not None:
+            if standby is not None and _answers(self._address(standby)):
                 with suppress(FileNotFoundError, ConnectionRefusedError):
                     Path(self._address(standby)).rename(address)
                     return _connect(address)
@@ -195,36 +203,67 @@ def _connect(address: str, *, waits: bool = True) -> Connection:
     return Connection(client.detach())
 
 
+def _answers(address: str) -> bool:
+    """Whether the process that listens there does anything: one that stands still takes connections all the same."""
+    with suppress(OSError, EOFError), _connect(address, waits=False) as connection:
+        connection.send_bytes(pickle.dumps((None, [])))
+        return connection.poll(PATIENCE_S) and bool(connection.recv_bytes())
+    return False
+
+
 def _live(where: StateServerFolder, lifeline: int, name: str, listening: socket.socket) -> NoReturn:
     """What the forked process does; it never returns into the worker that it was."""
-    standby = name.startswith(STANDBY)
     try:
-        set_process_title("cl-standby" if standby else TITLE)
+        set_process_title("cl-standby" if name.startswith(STANDBY) else TITLE)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the daemon's word to workers; a state server goes after them
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _leave_files({listening.fileno(), lifeline})
         gc.freeze()
         keep_freed_memory()
         threading.Thread(target=_await_end, args=(where.folder, lifeline), daemon=True).start()
-        listening.settimeout(None if standby else AHEAD_S_MAX)
-        while True:
-            try:
-                client, _ = listening.accept()
-            except TimeoutError:
-                forget_ahead()
-                continue
-            # A worker that is gone needs no answer.
-            with suppress(EOFError, OSError), Connection(client.detach()) as connection:
-                work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
-                if standby and isinstance(work, ShardJudge):
-                    standby = False  # it has taken the place of the one that it followed
-                    listening.settimeout(AHEAD_S_MAX)
-                    set_process_title(TITLE)
-                connection.send_bytes(_answer(work, counts, connection))
+        _serve(listening, standby=name.startswith(STANDBY))
     except BaseException:  # noqa: BLE001 - above it stands the worker's code
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def _serve(listening: socket.socket, *, standby: bool) -> NoReturn:
+    """Answer requests, one at a time, and read ahead in between."""
+    reading: dict[tuple[int, ...], ReadAhead] = {}  # by shards: what was asked for last
+    while True:
+        idle_s = None if standby else AHEAD_S_MAX
+        listening.settimeout(PAUSE_S if reading else idle_s)
+        try:
+            client, _ = listening.accept()
+        except TimeoutError:
+            if reading:
+                _read_on(reading)
+            else:
+                forget_ahead()
+            continue
+        # A worker that is gone needs no answer.
+        with suppress(EOFError, OSError), Connection(client.detach()) as connection:
+            work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
+            if isinstance(work, ReadAhead):
+                reading[work.shards] = work
+            elif work is None:
+                connection.send_bytes(READS if reading else IDLE)
+            else:
+                if standby:
+                    standby = False  # it has taken the place of the one that it followed
+                    set_process_title(TITLE)
+                connection.send_bytes(_answer(work, counts, connection))
+
+
+def _read_on(reading: dict[tuple[int, ...], ReadAhead]) -> None:
+    """Read a turn of what was asked for first; what is done, or cannot be read, is taken out."""
+    shards = next(iter(reading))
+    done = True
+    with suppress(Exception):  # the batch meets it again, and reports it
+        done = reading[shards].read(TURN_S)
+    if done:
+        del reading[shards]
 
 
 def _leave_files(keep: set[int]) -> None:
@@ -247,7 +286,7 @@ def _await_end(folder: Path, lifeline: int) -> None:
     os._exit(0)
 
 
-def _answer(work: ShardJudge | ReadAhead, counts: Sequence[tuple[int, int]], connection: Connection) -> bytes:
+def _answer(work: ShardJudge, counts: Sequence[tuple[int, int]], connection: Connection) -> bytes:
     """Judge the request: (rows of each shard, milliseconds by step, None), or an error in the third place.
 
     ``counts``: shards, and how many parts of each follow.
@@ -255,9 +294,6 @@ def _answer(work: ShardJudge | ReadAhead, counts: Sequence[tuple[int, int]], con
     given = {shard: [connection.recv_bytes() for _ in range(count)] for shard, count in counts}
     watch = Stopwatch()
     try:
-        if isinstance(work, ReadAhead):
-            work.read()
-            return pickle.dumps(([], {}, None))
         rows = [work.shard(shard, blobs, watch) for shard, blobs in given.items()]
         work.drop_unused()
     except Exception as error:  # noqa: BLE001 - reported by the worker, as if it had happened there

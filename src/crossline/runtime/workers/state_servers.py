@@ -33,24 +33,49 @@ class StateServerJudge:
     """Judges shards in Spark's tasks: by up to ``state_servers`` a machine.
 
     ``cache`` None: a batch job, whose state ends with it. ``topic``: where decisions on all records go; None: nowhere.
+    ``standby_of``: by part, another one, whose task has its own executor follow the part (see ``assign_standbys``).
     """
 
     source: SnapshotSource
     cache: ShardCache | None
     state_servers: int
     topic: DecisionTopic | None = None
+    standby_of: tuple[int, ...] = ()
 
     def __call__(self, task: Task, depth: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
         """What comes of each shard."""
         work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, depth, task.began_ms, self.topic)
-        return judge_shards(work, given, self.state_servers, watch)
+        yield from judge_shards(work, given, self.state_servers, watch, here=not self.standby_of)
+        followed = {part for part, standby in enumerate(self.standby_of) if standby == task.partition}
+        if followed and depth == 1:
+            shards = range(self.source.current().shards)
+            follow(work, [shard for shard in shards if shard % task.partitions in followed], self.state_servers)
 
 
-def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch: Stopwatch) -> Iterator[StageRows]:
+def follow(work: ShardJudge, shards: Sequence[int], state_servers: int) -> None:
+    """Have the state servers of this machine read ``shards``, which another executor judges, as of the batch before.
+
+    Nobody waits for it: they read in turns between their requests.
+    """
+    where = state_server_folder()
+    if where is None or work.cache is None or not work.batch_id:
+        return
+    count = max(1, min(state_servers, processors()))
+    for number in range(count):
+        mine = tuple(shard for shard in shards if shard % count == number)
+        if mine:
+            where.read_ahead(
+                number, ReadAhead(work.source, work.cache, work.query_id, work.batch_id, mine, follows=True)
+            )
+
+
+def judge_shards(
+    work: ShardJudge, given: ShardParts, state_servers: int, watch: Stopwatch, *, here: bool = True
+) -> Iterator[StageRows]:
     """The rows of each shard of ``given``, which has the packed parts of each.
 
     Shard s is kept by state server s % ``state_servers``, of which there are no more than processors; several work side
-    by side.
+    by side. ``here``: standbys, where there are to be any, are on this machine.
     """
     where = state_server_folder()
     if where is None or work.cache is None:
@@ -75,7 +100,7 @@ def judge_shards(work: ShardJudge, given: ShardParts, state_servers: int, watch:
             rows, spent_ms = each.answer()
             watch.add(spent_ms)
             yield from rows
-    if work.cache.standby and work.depth == 1 and work.batch_id > 0:
+    if here and work.cache.standby and work.depth == 1 and work.batch_id > 0:
         # As of the batch before: this one may be run again.
         for number in range(count):
             shards = tuple(shard for shard in given if shard % count == number)

@@ -71,8 +71,9 @@ class EngineSettings(Settings):
     )
     standby: bool = Field(
         default=False,
-        description="Whether a second process on this machine follows each that holds state, and takes over where one "
-        "is lost. The state takes twice the memory; without it, its log is read again. Executors elsewhere have none.",
+        description="Whether the state of each shard is held twice: by a second process on this machine, and, where "
+        "there are several executors, by another one of these, which takes over where one is lost. It takes twice the "
+        "memory; without it, its log is read again.",
     )
     backfill: bool = Field(
         default=True,

@@ -143,8 +143,18 @@ def judge_rows(h: int, start: int) -> Any:
 
 
 @jit
+def advance(h: int, slot: int, i: int) -> None:
+    """Move all windows of a key to record ``i``, the last of its list, as judging it does."""
+    for turn in range(get(h, at.N_WINDOWS)):
+        c = get(h, at.TURN, turn)
+        move(h, slot, get(h, at.RUN_OF, c), i, True, get(h, at.INCLUDE, c) != 0)
+
+
+@jit
 def load_rows(h: int) -> None:
     """Take rows in that were judged before.
+
+    Windows move along: a key's next record would walk over all of its records again, each of which waits for memory.
 
     LINE_MASK: the lines that ROW_SAT speaks of; CLASS_LINES: those of each class.
     """
@@ -156,7 +166,8 @@ def load_rows(h: int) -> None:
         if i < 0:
             continue
         slot = get(h, at.SLOT, i)
-        place(h, slot, i)
+        if place(h, slot, i):
+            advance(h, slot, i)
         judging(h, i, row)
         remember(h, slot, i, 0, get(h, at.CLASSES))
         for k in range(get(h, at.CLASSES)):

@@ -10,7 +10,7 @@ from math import ceil, floor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.runtime.spark_internals.shard_assignment import assign_parts, round_robin
+from crossline.runtime.spark_internals.shard_assignment import assign_parts, assign_standbys, round_robin
 
 NAMES = ("0", "1", "2", "9", "10")
 
@@ -78,3 +78,48 @@ def test_executors_in_turns() -> None:
 
 def test_the_first_shards_go_to_executors_in_the_order_in_which_they_came() -> None:
     assert assign_parts(3, {"10": 1, "9": 1, "2": 1}) == ("2", "9", "10")
+
+
+@given(changes(), st.integers(1, 3))
+def test_each_part_is_followed_by_another_executor_on_another_machine_where_there_is_one(
+    change: tuple[Mapping[str, int], Sequence[str]], machines: int
+) -> None:
+    cores, before = change
+    placement = assign_parts(len(before), cores, before)
+    host_of = {name: str(number % machines) for number, name in enumerate(sorted(cores))}
+    followed = assign_standbys(placement, host_of)
+    if len(set(placement)) < 2:
+        assert followed == ()
+        return
+    for name, by in zip(placement, (placement[part] for part in followed), strict=True):
+        assert by != name
+        elsewhere = any(host_of[other] != host_of[name] for other in placement)
+        assert not elsewhere or host_of[by] != host_of[name]
+
+
+@given(changes())
+def test_the_parts_of_a_lost_executor_go_to_those_that_follow_them(
+    change: tuple[Mapping[str, int], Sequence[str]],
+) -> None:
+    """As far as shares allow; and no more parts move than without."""
+    cores, before = change
+    placement = assign_parts(len(before), cores, before)
+    followers = [placement[part] for part in assign_standbys(placement, dict.fromkeys(cores, "one"))]
+    for lost in set(placement) if followers else ():
+        rest = {name: count for name, count in cores.items() if name != lost}
+        now = assign_parts(len(placement), rest, placement, followers)
+        assert fair(now, rest)
+        assert moved(now, placement) == moved(assign_parts(len(placement), rest, placement), placement)
+        for part in (part for part, name in enumerate(placement) if name == lost and now[part] != followers[part]):
+            got = [each for each, name in enumerate(now) if name == followers[part] and placement[each] == lost]
+            assert all(followers[each] == followers[part] for each in got), "another one took its room"
+
+
+def test_standbys_are_shared_out() -> None:
+    placement = ("0", "0", "1", "1", "2", "2")
+    hosts = dict.fromkeys(("0", "1", "2"), "one")
+    followers = [placement[part] for part in assign_standbys(placement, hosts)]
+    assert followers == ["1", "2", "0", "2", "0", "1"]
+    assert assign_parts(6, {"1": 1, "2": 1}, placement, followers) == ("1", "2", "1", "1", "2", "2")
+    assert assign_standbys(("0", "1"), {"0": "a", "1": "a"}) == (1, 0)
+    assert assign_standbys(("0", "0"), {"0": "a"}) == ()

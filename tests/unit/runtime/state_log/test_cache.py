@@ -23,6 +23,7 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.followed_state import FollowedState
+from crossline.runtime.state_log.state_log import StateLog
 from crossline.state.memory import layout as at
 from crossline.state.windows.memory_map import MemoryMap
 from e2e.project import by_id, figures, from_twin
@@ -268,6 +269,50 @@ def test_what_was_read_ahead_and_is_not_asked_for_goes(
     workers.cache.read_ahead(workers.snapshot, "query", 1, 5)
     caching.forget_ahead()
     assert {shard for *_, shard in workers.memories[1]} == {0}
+
+
+def test_a_log_is_read_ahead_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any
+) -> None:
+    """A batch that comes in between reads what is left; what follows is kept while it is asked for."""
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    batches = batches_of(log, 0)
+    for number in range(8):
+        workers.batch(number, batches[number], [0, 0])
+    monkeypatch.setattr(caching, "_CACHE", workers.memories[1])
+    for shard in range(SHARDS):
+        for _ in range(4 + shard):  # a turn is one batch at least
+            assert not workers.cache.read_ahead(workers.snapshot, "query", shard, 8, follows=True, until_s=0.0)
+    caching.forget_ahead()
+    workers.cache.drop_unused("query", 8)
+    assert {shard for *_, shard in workers.memories[1]} == {0, 1}
+    for number in range(8, len(batches)):
+        workers.batch(number, batches[number], [1, 1])
+        if number == 8:
+            assert workers.read[-SHARDS:] == [4, 3]
+    assert workers.figures() == twin
+
+
+def test_what_was_merged_while_it_is_read_ahead_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
+) -> None:
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    for number, data in enumerate(batches_of(log, 0)[:6]):
+        workers.batch(number, data, [0, 0])
+    shard_log, opened = StateLog(str(tmp_path), 0), StateLog._open
+    joined: list[str] = []
+
+    def merged_meanwhile(self: StateLog, name: str) -> Any:
+        if name.startswith("000000000002") and not joined:
+            joined.append(name)
+            shard_log._join(shard_log.segments()[1:4])
+        return opened(self, name)
+
+    monkeypatch.setattr(StateLog, "_open", merged_meanwhile)
+    monkeypatch.setattr(caching, "_CACHE", workers.memories[1])
+    assert workers.cache.read_ahead(workers.snapshot, "query", 0, 6)
+    assert joined
+    assert len(shard_log.segments()) == 4
 
 
 def test_a_depth_that_had_no_batch_for_a_while_begins_anew_where_its_state_is_held(

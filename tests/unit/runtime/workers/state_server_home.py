@@ -3,6 +3,7 @@
 A request is the name of a file in the folder: pickled (judging, parts by shard, state servers). A worker is forked for
 it, which writes the pickled rows of each shard, or the error, into ``NAME.answer``; its pid stands on the output first,
 its exit status when it is done. ``NAME!`` does not wait for it. ``NAME?``: what is to be read ahead, as JSON.
+``NAME&``: pickled (judging, shards, state servers), of shards that another home judges.
 """
 
 from __future__ import annotations
@@ -37,6 +38,12 @@ def ask_ahead(request: Path) -> None:
     read_ahead.ask(given)
 
 
+def follow(request: Path) -> None:
+    judging, shards, count = pickle.loads(request.read_bytes())  # noqa: S301 - the test's own
+    state_servers.processors = lambda: count
+    state_servers.follow(judging, shards, count)
+
+
 def say(what: object) -> None:
     sys.stdout.write(f"{what}\n")
     sys.stdout.flush()
@@ -52,7 +59,7 @@ def main() -> None:
         name = line.strip()
         pid = os.fork()
         if pid == 0:
-            (ask_ahead if name.endswith("?") else work)(folder / name.rstrip("!?"))
+            {"?": ask_ahead, "&": follow}.get(name[-1], work)(folder / name.rstrip("!?&"))
             os._exit(0)
         say(pid)
         if not name.endswith("!"):

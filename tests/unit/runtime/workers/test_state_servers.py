@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,6 @@ from crossline.runtime.snapshot.snapshot import StaticSnapshot
 from crossline.runtime.stages.rows import READ
 from crossline.runtime.stages.shard_judge import ShardJudge
 from crossline.runtime.state_log.cache import ShardCache
-from crossline.runtime.state_log.read_ahead import ReadAhead
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.workers import state_server, state_servers
@@ -106,7 +106,7 @@ class Home:
         return name
 
     def read_ahead(self, batch: int) -> None:
-        """Have the states that ``batch`` needs read before it is there; returns when that is asked for."""
+        """Have the states that ``batch`` needs read before it is there; returns once that is done."""
         snapshot = self.root / "snapshot.json"
         snapshot.write_bytes(self.snapshot.to_json())
         where = {"snapshot": str(snapshot), "root": self.cache.root}
@@ -114,6 +114,20 @@ class Home:
         (self.root / "ahead").write_bytes(orjson.dumps(request))
         self.ask("ahead?")
         assert self._read_line() == "0"
+        self.until_idle()
+
+    def follow(self, batch: int, shards: Sequence[int]) -> None:
+        """Have ``shards``, which another home judges, read up to the batch before; returns once that is done."""
+        work = ShardJudge(self.source, self.cache, "query", batch)
+        (self.root / "followed").write_bytes(pickle.dumps((work, shards, STATE_SERVERS)))
+        self.ask("followed&")
+        assert self._read_line() == "0"
+        self.until_idle()
+
+    def until_idle(self, name: str = "server") -> None:
+        """Returns once all state servers, or standbys, have read what they were asked for."""
+        for number in range(STATE_SERVERS):
+            until(partial(_idle, str(self.place / f"{name}-{number}")))
 
     def answer(self, name: str) -> Any:
         return _loaded(self.root / f"{name}.answer")
@@ -345,9 +359,7 @@ def test_a_standby_takes_over_from_a_state_server_that_is_killed(home: Home, log
         if number > 2:
             assert read == ([number] * SHARDS if both else [1] * SHARDS if number % 2 == 0 else []), number
             assert len(home.state_servers()) == 2 * STATE_SERVERS
-        # Each has been asked to read by now, and answers one after the other.
-        for server in range(STATE_SERVERS):
-            _ask_last(home, server)
+        home.until_idle("standby")
     assert home.figures() == twin
     home.end()
     until(lambda: not home.alive() and not home.place.exists())
@@ -358,13 +370,59 @@ def test_a_standby_that_does_not_answer_holds_up_no_batch(home: Home, log: list[
     for number, data in enumerate(batches_of(log)):
         home.batch(number, data)
         if number == 2:
-            for server in range(STATE_SERVERS):
-                _ask_last(home, server)
+            home.until_idle("standby")
             frozen = standbys(home)
             assert len(frozen) == STATE_SERVERS
             for pid in frozen:
                 os.kill(pid, signal.SIGSTOP)
     assert standbys(home) == frozen
+    assert home.figures() == twin
+
+
+def test_a_standby_that_stands_still_is_not_waited_for_when_its_state_server_dies(
+    home: Home, log: list[Record], twin: Any
+) -> None:
+    """Another state server is forked, and reads the log."""
+    home.cache = replace(home.cache, standby=True)
+    frozen = set[int]()
+    for number, data in enumerate(batches_of(log)):
+        if number == 5:
+            frozen = standbys(home)
+            killed = home.state_servers() - frozen
+            assert len(frozen) == len(killed) == STATE_SERVERS
+            for pid in frozen:
+                os.kill(pid, signal.SIGSTOP)
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            until(lambda gone=killed: not gone & home.state_servers())
+        read = read_of(home.batch(number, data))
+        if number == 5:
+            assert read == [number] * SHARDS
+        if not frozen:
+            home.until_idle("standby")
+    assert frozen <= home.state_servers()
+    assert home.figures() == twin
+
+
+def test_shards_of_another_executor_are_followed_beside_those_judged_here(
+    home: Home, log: list[Record], twin: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The other executor has a home of its own; once it is lost, nothing of its shards is read but the last batch."""
+    mine, theirs = [0], [1, 2]
+    batches = batches_of(log)
+    with Home(tmp_path_factory.mktemp("other")) as other:
+        other.cache = home.cache
+        for number, data in enumerate(batches[:8]):
+            home.batch(number, data, mine)
+            other.batch(number, data, theirs)
+            home.follow(number, theirs)
+    home.alerts = {n: home.alerts[n] + other.alerts[n] for n in home.alerts}
+    before = home.state_servers()
+    for number, data in enumerate(batches[8:], 8):
+        read = read_of(home.batch(number, data))
+        assert read == ([1, 1] if number == 8 else []), number
+    assert home.state_servers() == before
+    assert len(before) == STATE_SERVERS
     assert home.figures() == twin
 
 
@@ -376,12 +434,11 @@ def test_no_other_name_is_forked(home: Home) -> None:
     assert len(home.state_servers()) == 1
 
 
-def _ask_last(home: Home, number: int) -> None:
-    """Returns once standby ``number``, where there is one, has done all that it was asked for before."""
-    address = str(home.place / f"standby-{number}")
+def _idle(address: str) -> bool:
     with suppress(FileNotFoundError, ConnectionRefusedError), state_server._connect(address) as connection:
-        connection.send_bytes(pickle.dumps((ReadAhead(home.source, home.cache, "query", 0, ()), [])))
-        connection.recv_bytes()
+        connection.send_bytes(pickle.dumps((None, [])))
+        return connection.recv_bytes() == state_server.IDLE
+    return True
 
 
 def test_a_log_that_cannot_be_read_ahead_fails_the_batch_alone(home: Home, log: list[Record]) -> None:
