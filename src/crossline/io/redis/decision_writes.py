@@ -47,7 +47,9 @@ class DecisionWrites:
         pipe = client.pipeline(transaction=False)
         for keys, lines in group:
             pairs = [each for pair in zip(keys, lines, strict=True) for each in pair]
-            pipe.execute_command(SET_MANY, len(keys), *pairs, "NX", "EX", self._seconds)
+            pipe.execute_command(  # type: ignore[no-untyped-call]
+                SET_MANY, len(keys), *pairs, "NX", "EX", self._seconds
+            )
         left = []
         for piece, answer in zip(group, pipe.execute(raise_on_error=False), strict=True):
             if isinstance(answer, Exception):
