@@ -25,16 +25,16 @@ WORD = "a-word"
 
 
 @pytest.fixture(params=["known", "unknown", "forbidden"])
-def client(request: pytest.FixtureRequest, redis_server: LocalRedis, monkeypatch: Any) -> Iterator[redis.Redis]:
+def client(request: pytest.FixtureRequest, redis_server: LocalRedis, monkeypatch: Any) -> Iterator[Any]:
     """Of a server that knows the command, of one that does not, and of a user who may not give it."""
     if request.param == "unknown":
         monkeypatch.setattr(decision_writes, "SET_MANY", "MSETNOTHING")
-    user = {}
+    user: dict[str, Any] = {}
     if request.param == "forbidden":
         with redis_server.client() as owner:
             owner.execute_command("ACL", "SETUSER", WITHOUT, "on", f">{WORD}", "~*", "+@all", "-msetex")
         user = {"username": WITHOUT, "password": WORD}
-    with closing(redis.Redis(redis_server.host, redis_server.port, **user)) as found:
+    with closing[Any](redis.Redis(redis_server.host, redis_server.port, **user)) as found:
         yield found
 
 
@@ -48,7 +48,7 @@ def text(version: int, revision: int, step: int) -> bytes:
     return json.dumps({"policy_version": version, "revision": revision, "step": step}).encode()
 
 
-def test_what_is_there_is_what_one_after_the_other_leaves(client: redis.Redis, monkeypatch: Any) -> None:
+def test_what_is_there_is_what_one_after_the_other_leaves(client: Any, monkeypatch: Any) -> None:
     """Deliveries drawn with new, known and doubled records, in pieces of three and groups of a few."""
     monkeypatch.setattr(decision_writes, "SET_EACH", 3)
     monkeypatch.setattr(decision_writes, "SCRIPT_EACH", 2)
@@ -57,14 +57,15 @@ def test_what_is_there_is_what_one_after_the_other_leaves(client: redis.Redis, m
     writes, expected = DecisionWrites(1_000), dict[bytes, tuple[int, int, int]]()
     for step in range(60):
         records = drawn.choices(range(step * 4), k=drawn.randrange(20)) if step % 3 else range(step * 4, step * 4 + 10)
-        given = [(f"{start}{each}".encode(), drawn.randrange(2), drawn.randrange(3)) for each in records]
-        writes.write(client, [key for key, *_ in given], [text(*rank, step) for _, *rank in given])
-        for key, *rank in given:
-            if expected.get(key, (0, 0, 0))[:2] <= tuple(rank):
-                expected[key] = (*rank, step)
-        if given:
-            values: Any = client.mget([key for key, *_ in given])
-            assert [tuple(json.loads(value).values()) for value in values] == [expected[key] for key, *_ in given]
+        keys = [f"{start}{each}".encode() for each in records]
+        given = [(drawn.randrange(2), drawn.randrange(3), step) for _ in keys]
+        writes.write(client, keys, [text(*each) for each in given])
+        for key, each in zip(keys, given, strict=True):
+            if expected.get(key, (0, 0, 0))[:2] <= each[:2]:
+                expected[key] = each
+        if keys:
+            values = client.mget(keys)
+            assert [tuple(json.loads(value).values()) for value in values] == [expected[key] for key in keys]
     values = client.mget(list(expected))
     assert [tuple(json.loads(value).values()) for value in values] == list(expected.values())
     assert all(0 < client.ttl(key) <= 1_000 for key in expected)
@@ -74,7 +75,7 @@ def test_new_ones_are_set_without_a_script(redis_server: LocalRedis) -> None:
     start = f"t:{uuid.uuid4()}:"
     keys = [f"{start}{n}".encode() for n in range(2 * decision_writes.SET_EACH + 1)]
     lines = [text(1, 0, n) for n in range(len(keys))]
-    with closing(redis.Redis(redis_server.host, redis_server.port)) as client:
+    with closing[Any](redis.Redis(redis_server.host, redis_server.port)) as client:
         before = [calls(redis_server, each) for each in ("msetex", "evalsha")]
         DecisionWrites(60).write(client, keys, lines)
         assert [calls(redis_server, each) for each in ("msetex", "evalsha")] == [before[0] + 3, before[1]]
@@ -84,7 +85,7 @@ def test_new_ones_are_set_without_a_script(redis_server: LocalRedis) -> None:
         assert client.mget(keys) == lines
 
 
-def test_the_command_is_asked_for_once_where_it_is_not_there(client: redis.Redis, redis_server: LocalRedis) -> None:
+def test_the_command_is_asked_for_once_where_it_is_not_there(client: Any, redis_server: LocalRedis) -> None:
     writes, start = DecisionWrites(60), f"t:{uuid.uuid4()}:"
     writes.write(client, [f"{start}a".encode()], [text(1, 0, 0)])
     known = writes._sets_many
