@@ -6,7 +6,7 @@ batch that is run again, by whichever process, adds nothing. A topic has each ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from crossline.evaluate.decisions.batch import Decided, Placed, packed
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines
 from crossline.io.sinks.base import Delivery, RetryPolicy, deliver_all
-from crossline.io.sinks.jsonl import decision_identity
+from crossline.io.sinks.jsonl import append_decisions, decision_identity
 from crossline.io.sinks.once_file import OnceFile
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.stages.decision_order import in_order
@@ -48,31 +48,20 @@ class DecisionWriter:
         deciding = snapshot.deciding
         if deciding is None or (deciding.folder is None and self.topic is None):
             return _rows(decided.few) + [_row(table, lines, bare=True) for table, lines in decided.lines]
-        if deciding.folder is None and self.topic is not None:
-            return self._give(self.topic, snapshot.shards, decided)
-        values = sorted(decided.values(), key=lambda each: tuple(each[0]))
-        texts = [decision for _, decision in values]
-        if texts and deciding.folder is not None:
+        decisions = in_order(decided.few, [packed(table, lines, bare=True) for table, lines in decided.lines])
+        if decisions and deciding.folder is not None:
             path = Path(deciding.folder) / f"decisions-{self.shard:04d}.jsonl"
             with closing(_ShardFile(path, deciding.pipeline)) as file:
-                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=texts), TOPIC_WAIT)
-        if self.topic is not None:
-            self._send(self.topic, snapshot.shards, texts)
-            values = [_without_topic(each) for each in values]
-        return _rows(list(filter(_for_sinks, values)))
-
-    def _give(self, topic: DecisionTopic, shards: int, decided: Decided) -> StageRows:
-        """Give the topic all of them: lines as they are, of which none is parsed."""
-        blocks = [packed(table, lines, bare=True) for table, lines in decided.lines]
-        self._send(topic, shards, in_order(decided.few, blocks))
-        few = [_without_topic(each) for each in decided.few if _for_sinks(each)]
-        left = [(table, _lines_without_topic(lines)) for table, lines in decided.lines if not lines.bare.all()]
-        return _rows(few) + [_row(table, lines, bare=False) for table, lines in left]
-
-    def _send(self, topic: DecisionTopic, shards: int, decisions: Sequence[Mapping[str, Any]]) -> None:
-        if decisions:
+                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=decisions), TOPIC_WAIT)
+        if decisions and self.topic is not None:
             batch = (self.task.batch_id, self.task.began_ms or 0)
-            topic.give(self.task.query_id, batch, (self.shard, shards), decisions)
+            self.topic.give(self.task.query_id, batch, (self.shard, snapshot.shards), decisions)
+        few = [each for each in decided.few if _for_sinks(each)]
+        left = [each for each in decided.lines if not each[1].bare.all()]
+        if self.topic is not None:  # it is there already
+            few = [_without_topic(each) for each in few]
+            left = [(table, _lines_without_topic(lines)) for table, lines in left]
+        return _rows(few) + [_row(table, lines, bare=False) for table, lines in left]
 
 
 def _for_sinks(placed: Placed) -> bool:
@@ -82,7 +71,7 @@ def _for_sinks(placed: Placed) -> bool:
 
 
 def _without_topic(placed: Placed) -> Placed:
-    """A decision that its topic has already, for the sinks."""
+    """A decision for the sinks, where its topic has it already."""
     place, decision = placed
     return place, {**decision, "sink_topic": None}
 
@@ -129,7 +118,7 @@ class _ShardFile:
     def deliver(self, delivery: Delivery) -> None:
         """Append the decisions that are not there yet."""
         self._file.open()
-        self._file.append([dict(decision) for decision in delivery.decisions])
+        append_decisions(self._file, delivery)
 
     def close(self) -> None:
         """Let go of the file."""

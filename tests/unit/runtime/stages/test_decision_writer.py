@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import numpy as np
@@ -85,21 +87,32 @@ def values(decisions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in columns_of(decisions).lines]
 
 
-@settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from(["", "ü", "long" * 9]), st.booleans(), st.booleans()), max_size=9))
-def test_the_topic_and_the_sinks_get_what_the_values_are(drawn: list[tuple[str, bool, bool]]) -> None:
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "ü", "long" * 9]), st.booleans(), st.booleans()), max_size=9),
+    st.sampled_from(["topic", "files", "both"]),
+)
+def test_topic_files_and_sinks_get_what_the_values_are(drawn: list[tuple[str, bool, bool]], to: str) -> None:
     ids = [f"t{number}{more}" for number, (more, *_) in enumerate(drawn)]
     decided = decided_of(ids, [holds for _, holds, _ in drawn], [alone for *_, alone in drawn]) if ids else Decided([])
-    topic, snapshot = Given(), Snapshot(Deciding(POLICY, every=True, sink_topic=TOPIC))
-    writer = DecisionWriter(Task("q", 7, began_ms=5), 3, cast("DecisionTopic", topic))
-    rows = writer.write(cast("PlanSnapshot", snapshot), decided)
     expected = [decision for _, decision in sorted(decided.values(), key=lambda each: tuple(each[0]))]
     assert [each["record_id"] for each in expected] == ids
-    assert topic.found == ([((7, 5), (3, 4), expected)] if ids else [])
+    topic, task = Given(), Task("q", 7, began_ms=5)
+    with TemporaryDirectory() as folder:
+        files = None if to == "topic" else folder
+        snapshot = Snapshot(Deciding(POLICY, every=True, sink_topic=TOPIC, folder=files, pipeline="p"))
+        writer = DecisionWriter(task, 3, None if to == "files" else cast("DecisionTopic", topic))
+        for _ in range(2):  # as after a kill
+            rows = writer.write(cast("PlanSnapshot", snapshot), decided)
+        file = Path(folder) / "decisions-0003.jsonl"
+        stored = [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    assert topic.found == (2 * [((7, 5), (3, 4), expected)] if ids and to != "files" else [])
+    assert stored == ([] if to == "topic" else expected)
     few = [each for *_, kind, body in rows if kind != DECIDED for each in json.loads(body)]
     left = in_order(few, [body for *_, kind, body in rows if kind == DECIDED])
-    assert values(left) == [{**each, "sink_topic": None} for each in expected if each["reasons"]]
-    assert {head.sink_topic for head in columns_of(left).heads} <= {None}
+    shown = TOPIC if to == "files" else None  # what is not there yet is for the sinks to send
+    assert values(left) == [{**each, "sink_topic": shown} for each in expected if each["reasons"]]
+    assert {head.sink_topic for head in columns_of(left).heads} <= {shown}
 
 
 @pytest.mark.parametrize("holds", [True, False])
