@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crossline.basics.errors import UsageError
-from crossline.io.kafka.messages import decision_messages
+from crossline.io.kafka.decision_messages import decision_messages
 from crossline.io.kafka.sink import KafkaSink
 from crossline.io.sinks.base import Delivery
 from crossline.io.sinks.decisions import columns_of
@@ -111,7 +111,7 @@ def test_a_topic_has_each_once_and_those_without_a_topic_are_not_sent(mock_broke
 def test_one_that_is_too_large_is_cut_and_still_decides() -> None:
     reasons = [{"rule_id": f"r{n}", "message": "m" * 5_000} for n in range(40)]
     body = decision("t1", reasons=reasons)
-    (whole,) = decision_messages(columns_of([body]), "t")
+    ((whole,),) = decision_messages(columns_of([body]), "t")
     sizes = []
     for limit in (100_000, 20_000, 3_000, 1_200):
         cut = whole.cut(limit)

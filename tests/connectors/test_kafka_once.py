@@ -122,7 +122,7 @@ def test_a_message_that_fails_without_a_report_keeps_its_transaction_from_being_
     producer, group = one._clients()
     batch = [outgoing(topic, "a"), outgoing(small, "s", 900), outgoing(topic, "b")]
     with pytest.raises(KafkaException) as caught:
-        one._tried(producer, group, (0, 1_000), [topic, small], lambda: batch, {}, reported=False)
+        one._tried(producer, group, (0, 1_000), [topic, small], lambda: batch, {}, ())
     assert caught.value.args[0].txn_requires_abort()
     producer.abort_transaction(WAIT_S)
     give(one, 0, [outgoing(topic, "c")])

@@ -14,6 +14,7 @@ import pytest
 from dev.services.redis import LocalRedis
 
 from crossline.basics.errors import PermanentError, SinkError
+from crossline.io.redis import decision_writes
 from crossline.io.redis import sink as module
 from crossline.io.redis.keys import entity
 from crossline.io.redis.sink import RedisSink
@@ -388,7 +389,7 @@ def test_a_command_that_fails_half_way_is_reported_again_whole(made: Callable[..
 
 def test_decisions_of_several_calls_are_all_there_and_the_newest_of_each_record(made: Callable[..., Seen]) -> None:
     seen = made()
-    many = [decision(f"t{n}", "allow") for n in range(2 * module.DECISIONS_EACH + 1)]
+    many = [decision(f"t{n}", "allow") for n in range(2 * decision_writes.SET_EACH + 1)]
     revised = [decision("t0", "block", revision=2), decision("t0", "review", revision=1)]
     seen.write(decisions=(*revised, *many))
     assert seen.get("decision", "payments", "t0")["decision"] == "block", "within one call and over two"

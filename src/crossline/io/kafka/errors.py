@@ -6,13 +6,20 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from crossline.basics.errors import CrosslineError, PermanentError, RetryableError, SinkError
+from crossline.basics.errors import CrosslineError, PermanentError, RetryableError, SinkError, StateError
 
 TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE, KafkaError.RECORD_LIST_TOO_LARGE}
+# Errors of the other messages of a transaction in which one message was rejected.
+OF_ANOTHER = {
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's public constants are named so
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._STATE,  # noqa: SLF001
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+}
 # Errors of one topic that an operator can fix while the batch is held.
 _OF_A_TOPIC = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "create the topic {}",
-    KafkaError._UNKNOWN_TOPIC: "create the topic {}",  # noqa: SLF001 - the client's public constants are named so
+    KafkaError._UNKNOWN_TOPIC: "create the topic {}",  # noqa: SLF001
     KafkaError._UNKNOWN_PARTITION: "create the topic {}",  # noqa: SLF001
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the sink's user read and write topic {}",
     KafkaError.TOPIC_EXCEPTION: "give topic {} a name that Kafka takes",
@@ -94,6 +101,16 @@ def open_transaction_error(name: str) -> SinkError:
         f"Kafka answers, and holds a transaction open that was sent under the name {name} and is over; a broker that "
         "was killed as it committed may do so for ever. Let the user see the topic __consumer_offsets (DESCRIBE), and "
         "it is ended from here, see docs/sinks.md; or look with kafka-transactions.sh find-hanging. The batch waits"
+    )
+
+
+def other_batch_error(topic: str, found: int, wanted: int, name: str) -> StateError:
+    """A topic has a batch of this number, or a later one, that is not the batch which it is to get."""
+    return StateError(
+        f"topic {topic} has batch {found} of this checkpoint, and is to get batch {wanted}, planned at another "
+        "time: another process is ahead of this one, or an older copy of the checkpoint was put back. If it was, "
+        f"have the brokers forget what was delivered: kafka-consumer-groups --delete --group {name}; what "
+        "the topic has, but for its last records, is then sent again under the same ids"
     )
 
 

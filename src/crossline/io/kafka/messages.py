@@ -1,4 +1,4 @@
-"""Alerts, decisions and dead letters as Kafka messages, truncated to a size limit where needed."""
+"""Alerts, dead letters and late records as Kafka messages, truncated to a size limit where needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import orjson
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.alert_json import json_bytes
-from crossline.evaluate.decisions.columns import DecisionColumns
 from crossline.io.sinks.identity import dead_identity, identity_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ NAME_HEADERS = ("alert_id", "decision_id", "dead_letter_id", "late_record_id")
 _NAME_MAX = 500  # characters of a name; a path may be longer
 _OVERHEAD = 100  # bytes of the protocol around a message, and 10 more around each header
 _HEADER_OVERHEAD = 10
-_TEXTS = (4_096, 1_024, 256, 64)
+TEXTS = (4_096, 1_024, 256, 64)  # characters to which texts are shortened, step by step
 _ALWAYS = (
     "schema_version",
     "alert_id",
@@ -63,7 +62,7 @@ class Outgoing:
     @property
     def size(self) -> int:
         """Bytes, about as clients and brokers count them before compression."""
-        return len(self.value) + _around(self.key, self.headers)
+        return len(self.value) + bytes_around(self.key, self.headers)
 
 
 def alert_message(
@@ -80,43 +79,8 @@ def alert_message(
         value = json_bytes(alert)
     else:
         key = _start(key, limit // 4)
-        value = _cut_alert(alert, limit - _around(key, named))
+        value = _cut_alert(alert, limit - bytes_around(key, named))
     return Outgoing(topic, key, value, named, partial(alert_message, topic, alert, headers))
-
-
-def decision_messages(decisions: DecisionColumns, topic: str | None = None) -> Iterator[Outgoing]:
-    """Each decision for ``topic``, else for the one that it names: keyed by its record's id, named by its own.
-
-    One that names no topic is left out. Within a limit it keeps the decision: texts are shortened, then the reasons of
-    least weight are left out.
-    """
-    topics = [topic or head.sink_topic for head in decisions.heads]
-    for head, own, record_id, line in zip(
-        decisions.head.tolist(), decisions.ids, decisions.record_ids, decisions.lines, strict=True
-    ):
-        wanted = topics[head]
-        if wanted is not None:
-            headers = {"decision_id": own.decode()}
-            yield Outgoing(wanted, record_id, line, headers, partial(_cut_decision, wanted, record_id, line, headers))
-
-
-def _cut_decision(topic: str, record_id: bytes, line: bytes, headers: dict[str, str], limit: int) -> Outgoing:
-    key, value = record_id[: limit // 4], line
-    for smaller, left_out in _smaller_decision(orjson.loads(line)):
-        value = json_bytes({**smaller, "cut": {"bytes": len(line), "left_out": left_out}})
-        if len(value) <= limit - _around(key, headers):
-            break
-    return Outgoing(topic, key, value, headers, partial(_cut_decision, topic, record_id, line, headers))
-
-
-def _smaller_decision(decision: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
-    for text_max in _TEXTS:
-        yield _shortened(decision, text_max), [f"texts past {text_max} characters"]
-    reasons = decision["reasons"]
-    while reasons:
-        reasons = reasons[: len(reasons) // 2]
-        less = _shortened({**decision, "reasons": reasons}, _TEXTS[-1])
-        yield less, ["reasons", f"texts past {_TEXTS[-1]} characters"]
 
 
 def dead_message(topic: str, letter: DeadLetter, limit: int | None = None) -> Outgoing:
@@ -138,10 +102,10 @@ def dead_message(topic: str, letter: DeadLetter, limit: int | None = None) -> Ou
     raw = letter.raw or b""
     if limit is not None:
         each_max = limit // 16
-        headers = {n: v if n in NAME_HEADERS else _shortened(v, each_max) for n, v in headers.items()}
+        headers = {n: v if n in NAME_HEADERS else shortened(v, each_max) for n, v in headers.items()}
         headers["raw_bytes"] = str(len(raw))
         key = _start(key, limit // 4)
-        raw = raw[: max(0, limit - _around(key, headers))]
+        raw = raw[: max(0, limit - bytes_around(key, headers))]
     return Outgoing(topic, key, raw, headers, partial(dead_message, topic, letter))
 
 
@@ -161,10 +125,10 @@ def late_message(topic: str, late: LateRecord, limit: int | None = None) -> Outg
     key: bytes | None = late.record_id.encode()
     raw = late.raw or b""
     if limit is not None:
-        headers = {n: v if n in NAME_HEADERS else _shortened(v, limit // 16) for n, v in headers.items()}
+        headers = {n: v if n in NAME_HEADERS else shortened(v, limit // 16) for n, v in headers.items()}
         headers["raw_bytes"] = str(len(raw))
         key = _start(key, limit // 4)
-        raw = raw[: max(0, limit - _around(key, headers))]
+        raw = raw[: max(0, limit - bytes_around(key, headers))]
     return Outgoing(topic, key, raw, headers, partial(late_message, topic, late))
 
 
@@ -178,7 +142,8 @@ def entity_key(key: Mapping[str, Any]) -> bytes | None:
     return orjson.dumps(values)
 
 
-def _around(key: bytes | None, headers: Mapping[str, str]) -> int:
+def bytes_around(key: bytes | None, headers: Mapping[str, str]) -> int:
+    """The bytes of a message beside its value, about."""
     named = sum(len(name) + len(text.encode()) + _HEADER_OVERHEAD for name, text in headers.items())
     return len(key or b"") + named + _OVERHEAD
 
@@ -209,21 +174,21 @@ def _smaller(alert: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list
         del plain["record"]
         yield plain, ["evidence.records", "record"]
     gone = ["evidence.records", *(["record"] if "record" in alert else [])]
-    for text_max in _TEXTS:
-        yield _shortened(plain, text_max), [*gone, f"texts past {text_max} characters"]
+    for text_max in TEXTS:
+        yield shortened(plain, text_max), [*gone, f"texts past {text_max} characters"]
     few = {**plain, "evidence": {"count": evidence.get("count"), "record_ids": (evidence.get("record_ids") or [])[-1:]}}
-    yield _shortened(few, _TEXTS[-1]), ["evidence", f"texts past {_TEXTS[-1]} characters"]
+    yield shortened(few, TEXTS[-1]), ["evidence", f"texts past {TEXTS[-1]} characters"]
     named = {name: alert.get(name) for name in _ALWAYS}
     named |= {name: alert[name] for name in _OF_CORRECTIONS if alert.get(name) is not None}
-    yield _shortened(named, _TEXTS[-1]), ["all but its name"]
+    yield shortened(named, TEXTS[-1]), ["all but its name"]
 
 
-def _shortened(value: Any, text_max: int) -> Any:
+def shortened(value: Any, text_max: int) -> Any:
     """``value`` with no text longer than ``text_max`` characters in it; an ellipsis marks where one was cut."""
     if isinstance(value, str):
         return value if len(value) <= text_max else f"{value[:text_max]}…"
     if isinstance(value, Mapping):
-        return {_shortened(name, text_max): _shortened(each, text_max) for name, each in value.items()}
+        return {shortened(name, text_max): shortened(each, text_max) for name, each in value.items()}
     if isinstance(value, list):
-        return [_shortened(each, text_max) for each in value]
+        return [shortened(each, text_max) for each in value]
     return value

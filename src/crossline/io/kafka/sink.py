@@ -6,7 +6,8 @@ import os
 import re
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
@@ -14,6 +15,7 @@ from confluent_kafka import KafkaException
 from crossline.basics.errors import CrosslineError, SinkError
 from crossline.basics.times import format_instant
 from crossline.io.kafka.client import librdkafka_settings
+from crossline.io.kafka.decision_messages import DecisionMessages, decision_messages
 from crossline.io.kafka.errors import TOO_LARGE, of_one_topic, raise_any, sink_error_of
 from crossline.io.kafka.idempotent_producer import (
     IdempotentProducer,
@@ -28,7 +30,6 @@ from crossline.io.kafka.messages import (
     Outgoing,
     alert_message,
     dead_message,
-    decision_messages,
     late_message,
 )
 from crossline.io.kafka.transactions.transactional_producer import TransactionalProducer
@@ -102,7 +103,7 @@ class KafkaSink:
         self._tails: dict[str, set[str]] = {}  # names in a topic when it was read back
         self._sent: defaultdict[str, _LastNames] = defaultdict(lambda: _LastNames(dedupe_tail))  # since then
         self._batch_id: int | None = None
-        self._acknowledged: set[tuple[str, str]] = set()
+        self._acknowledged: defaultdict[str, set[str]] = defaultdict(set)  # by topic, names of the batch
         self._narrow: set[str] = set()  # topics that take less than the client puts into one batch
 
     @classmethod
@@ -163,22 +164,25 @@ class KafkaSink:
         self._sent.clear()
 
     def _mark_delivered(self, topic: str, name: str) -> None:
-        self._acknowledged.add((topic, name))
+        self._acknowledged[topic].add(name)
         self._sent[topic].add([name])
 
     def _send_once(self, delivery: Delivery) -> None:
         """Send the missing messages in a transaction, with the number of the batch."""
         failures: dict[str, CrosslineError] = {}
         fresh = self._fresh(self._messages(delivery), failures)
-        if fresh:
+        decisions = self._fresh_decisions(decision_messages(columns_of(delivery.decisions)), failures)
+        if fresh or decisions:
             producer = self._producer_of(delivery.checkpoint)
             batch = (delivery.batch_id, delivery.began_ms)
             names: defaultdict[str, list[str]] = defaultdict(list)
             for topic, name in fresh:
                 names[topic].append(name)
-            producer.deliver(batch, list(names), fresh.values)
-            self._acknowledged.update(fresh)
+            for each in decisions:
+                names[each.topic] += each.names
+            producer.deliver(batch, list(names), fresh.values, decisions)
             for topic, mine in names.items():
+                self._acknowledged[topic].update(mine)
                 self._sent[topic].add(mine)
         raise_any(failures)
 
@@ -197,7 +201,8 @@ class KafkaSink:
 
     def _send(self, delivery: Delivery) -> None:
         failures: dict[str, CrosslineError] = {}
-        fresh = self._fresh(self._messages(delivery), failures).values()
+        decisions = chain.from_iterable(decision_messages(columns_of(delivery.decisions)))
+        fresh = self._fresh(chain(self._messages(delivery), decisions), failures).values()
         refused = self._idempotent_producer.send(m for m in fresh if m.topic not in self._narrow)
         refused += self._idempotent_producer.send((m for m in fresh if m.topic in self._narrow), unbatched=True)
         large = _too_large(refused, failures)
@@ -210,22 +215,30 @@ class KafkaSink:
     ) -> dict[tuple[str, str], Outgoing]:
         """The messages that their topic lacks, by place, each once; none for a topic that cannot be read."""
         fresh: dict[tuple[str, str], Outgoing] = {}
-        acknowledged = self._acknowledged
         for message in messages:
             topic, name = place = message.place
-            if place in acknowledged or place in fresh or topic in failures:
-                continue
-            if topic not in self._tails:
-                try:
-                    self._tails[topic] = self._names_at_end(topic)
-                except KafkaException as error:
-                    failures[topic] = sink_error_of(error.args[0], topic)
-                    if not of_one_topic(error.args[0]):
-                        raise failures[topic] from None
-                    continue
-            if name not in self._tails[topic] and name not in self._sent[topic].names:
+            known = any(name in names for names in self._known(topic, failures))
+            if not known and place not in fresh and topic not in failures:
                 fresh[place] = message
         return fresh
+
+    def _fresh_decisions(
+        self, messages: Iterable[DecisionMessages], failures: dict[str, CrosslineError]
+    ) -> list[DecisionMessages]:
+        """The decisions that their topic lacks, as ``_fresh`` has other messages."""
+        fresh = [each.without(self._known(each.topic, failures)) for each in messages]
+        return [each for each in fresh if len(each) and each.topic not in failures]
+
+    def _known(self, topic: str, failures: dict[str, CrosslineError]) -> tuple[Collection[str], ...]:
+        """Names that the topic has, as far as they are known; where it cannot be read, that is a failure."""
+        if topic not in self._tails and topic not in failures:
+            try:
+                self._tails[topic] = self._names_at_end(topic)
+            except KafkaException as error:
+                failures[topic] = sink_error_of(error.args[0], topic)
+                if not of_one_topic(error.args[0]):
+                    raise failures[topic] from None
+        return self._acknowledged[topic], self._tails.get(topic, ()), self._sent[topic].names
 
     def _names_at_end(self, topic: str) -> set[str]:
         if self._dedupe_tail == 0:
@@ -255,7 +268,7 @@ class KafkaSink:
                 if place in refused and limits[place] > LIMIT_MIN:
                     limits[place] = max(LIMIT_MIN, limits[place] // 2)
                     continue
-                _report_cut(wholes[place], message, failures, delivered=place in self._acknowledged)
+                _report_cut(wholes[place], message, failures, delivered=place[1] in self._acknowledged[place[0]])
                 del limits[place]
 
     def _messages(self, delivery: Delivery) -> Iterator[Outgoing]:
@@ -267,7 +280,6 @@ class KafkaSink:
             fits = _TOPIC_NAME.fullmatch(wanted) is not None
             headers = {} if fits else {"sink_topic": str(wanted)[:_HEADER_MAX]}
             yield alert_message(wanted if fits else self._topic, {**alert, "delivered_at": now}, headers)
-        yield from decision_messages(columns_of(delivery.decisions))
         if self._dead_letter_topic is not None:
             for letter in delivery.dead:
                 yield dead_message(self._dead_letter_topic, letter)

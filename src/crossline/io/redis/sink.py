@@ -19,8 +19,9 @@ from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.decisions.columns import DecisionColumns
 from crossline.io.redis.connections import BoundedConnection, BoundedTlsConnection
+from crossline.io.redis.decision_writes import DecisionWrites
 from crossline.io.redis.keys import RANKS, entity, part, plain
-from crossline.io.redis.scripts import WRITE_ALERT, WRITE_DECISIONS, WRITE_DUE, WRITE_REVISED
+from crossline.io.redis.scripts import WRITE_ALERT, WRITE_DUE, WRITE_REVISED
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
 from crossline.io.sinks.decisions import columns_of
 from crossline.settings.redis import RedisSettings
@@ -28,7 +29,6 @@ from crossline.settings.redis import RedisSettings
 CHUNK = 500  # alerts asked for together
 CALLS_EACH = 500  # sent together, since each may look through all alerts of an entity; their answer has TIMEOUT_S
 BYTES_EACH = 1 << 20  # of calls sent together
-DECISIONS_EACH = 200  # decisions of one call: one script, during which the server answers nobody else (2 ms)
 DUE_MAX = 10_000  # entities whose graver action has ended, looked at with one delivery
 TIMEOUT_S = 5.0
 # What a server answers that will pass: it is full, a replica, without its replicas, and lost its scripts just now.
@@ -63,6 +63,7 @@ class RedisSink:
         self._prefix = settings.prefix or f"crossline:{part(pipeline)}"
         self._clock_ms = clock_ms
         self._client: redis.Redis | None = None
+        self._decisions = DecisionWrites(_seconds(settings.known))
         self._where = f"Redis at {settings.host}:{settings.port}"
 
     @classmethod
@@ -78,16 +79,12 @@ class RedisSink:
         """Send what Redis does not have yet. Raises SinkError where the server is unreachable."""
         if self._client is None:
             raise PermanentError("the sink is not open")
-        texts = (WRITE_DUE, WRITE_ALERT, WRITE_REVISED, WRITE_DECISIONS)
         try:
             decisions = columns_of(delivery.decisions)
-            calls = self._calls(delivery, decisions, self._entities(self._client, delivery, decisions))
-            scripts = {text: self._client.register_script(text) for text in texts}
-            for chunk in _chunks(calls):
-                pipe = self._client.pipeline(transaction=False)
-                for text, keys, arguments in chunk:
-                    scripts[text](keys=keys, args=arguments, client=pipe)
-                pipe.execute()
+            entities = self._entities(self._client, delivery, decisions)
+            _send(self._client, self._alerts(delivery, decisions))
+            self._decisions.write(self._client, self._decision_keys(decisions), decisions.lines)
+            _send(self._client, self._revisions(decisions, entities))
         except _NOT_LET_IN as error:
             raise PermanentError(f"{self._where} refuses the user: {error}; see username and password") from None
         except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
@@ -119,7 +116,7 @@ class RedisSink:
             found |= {each: entity(orjson.loads(raw)["key"]) for each, raw in zip(mine, values, strict=True) if raw}
         return found
 
-    def _calls(self, delivery: Delivery, decisions: DecisionColumns, entities: Mapping[str, str]) -> Iterator[Call]:
+    def _alerts(self, delivery: Delivery, decisions: DecisionColumns) -> Iterator[Call]:
         starts: list[str | bytes | int] = [self._key("entity", ""), self._key("standing", ""), DUE_MAX]
         yield WRITE_DUE, [self._key("due")], starts
         now = format_instant(self._clock_ms())
@@ -130,12 +127,8 @@ class RedisSink:
         for alert in for_delivery(delivery):
             about = alert["stream"], alert["record_id"], alert["corrects"] or alert["alert_id"]
             yield self._alert({**alert, "delivered_at": now}, last.get(about))
-        longest = max(map(len, decisions.lines), default=0)
-        step = max(1, min(DECISIONS_EACH, BYTES_EACH // max(longest, 1)))
-        keys = self._decision_keys(decisions)
-        seconds = b"%d" % _seconds(self._settings.known)
-        for at in range(0, len(keys), step):
-            yield WRITE_DECISIONS, keys[at : at + step], [seconds, *decisions.lines[at : at + step]]
+
+    def _revisions(self, decisions: DecisionColumns, entities: Mapping[str, str]) -> Iterator[Call]:
         for decision in decisions.values.values():
             for alert_id in _rests_on(decision) if decision["revision"] else ():
                 if entities.get(alert_id):
@@ -187,6 +180,16 @@ class RedisSink:
 
     def _key(self, *parts: str) -> str:
         return ":".join((self._prefix, *parts))
+
+
+def _send(client: redis.Redis, calls: Iterable[Call]) -> None:
+    """Have the scripts run in their order."""
+    scripts = {text: client.register_script(text) for text in (WRITE_DUE, WRITE_ALERT, WRITE_REVISED)}
+    for chunk in _chunks(calls):
+        pipe = client.pipeline(transaction=False)
+        for text, keys, arguments in chunk:
+            scripts[text](keys=keys, args=arguments, client=pipe)
+        pipe.execute()
 
 
 def _chunks(calls: Iterable[Call]) -> Iterator[list[Call]]:

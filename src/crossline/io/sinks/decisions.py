@@ -60,6 +60,13 @@ def json_lines(decisions: Sequence[Mapping[str, Any]]) -> Sequence[bytes]:
     return [json_bytes(each) for each in decisions]
 
 
+def ids_of(decisions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The id of each."""
+    if isinstance(decisions, Decisions):
+        return [own.decode(errors="surrogatepass") for own in decisions.columns.ids]
+    return [each["decision_id"] for each in decisions]
+
+
 def counted(decisions: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
     """How many decisions there are, by what was decided."""
     if isinstance(decisions, Decisions):

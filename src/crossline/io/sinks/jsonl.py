@@ -12,6 +12,7 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.basics.times import format_instant
 from crossline.io.sinks.base import Delivery, for_delivery, wall_clock_ms
+from crossline.io.sinks.decisions import ids_of, json_lines
 from crossline.io.sinks.identity import id_bytes, identity_of
 from crossline.io.sinks.once_file import Line, OnceFile
 from crossline.settings import sinks as config_sinks
@@ -74,7 +75,7 @@ class JsonlSink:
         if self._dead is not None:
             self._dead.append([dead_line(letter) for letter in delivery.dead])
         if self._decisions is not None:
-            self._decisions.append([dict(decision) for decision in delivery.decisions])
+            append_decisions(self._decisions, delivery)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -103,6 +104,11 @@ def dead_letter(line: Line) -> DeadLetter:
 def decision_identity(line: Line) -> bytes:
     """By what a decision is known in a file."""
     return id_bytes(line["decision_id"])
+
+
+def append_decisions(file: OnceFile, delivery: Delivery) -> None:
+    """Append the decisions that are not there yet to a file of ``decision_identity``; lines go as they are."""
+    file.append_encoded([id_bytes(each) for each in ids_of(delivery.decisions)], json_lines(delivery.decisions))
 
 
 def _alert_identity(line: Line) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -71,15 +71,22 @@ class OnceFile:
 
         Raises SinkError where the disk does not take them, or the file was deleted, replaced or cut short.
         """
-        if not lines:
-            return
+        if lines:
+            self._append([self._identity(line) for line in lines], lambda number: json_bytes(lines[number]))
+
+    def append_encoded(self, identities: Sequence[bytes], lines: Sequence[bytes]) -> None:
+        """As ``append``, of lines that are JSON already, without an end of line, each with its identity."""
+        if lines:
+            self._append(identities, lines.__getitem__)
+
+    def _append(self, identities: Sequence[bytes], encoded: Callable[[int], bytes]) -> None:
         with self._translated_errors():
             descriptor = self._take_up()
             self._check(descriptor)
             self._cut_torn_line(descriptor)
             with self._index.adding():
-                new = self._index.add(self._identity(line) for line in lines)
-                fresh = [json_bytes(line) + b"\n" for line, is_new in zip(lines, new, strict=True) if is_new]
+                new = self._index.add(identities)
+                fresh = [encoded(number) + b"\n" for number, is_new in enumerate(new) if is_new]
                 if fresh:
                     self._dirty = True
                     _write(descriptor, b"".join(fresh))

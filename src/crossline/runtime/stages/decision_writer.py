@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import orjson
 
 from crossline.basics.errors import UsageError
@@ -19,9 +20,10 @@ from crossline.evaluate.decisions.batch import Decided, Placed, packed
 from crossline.evaluate.decisions.blocks import Table
 from crossline.evaluate.decisions.json_lines import DecisionLines
 from crossline.io.sinks.base import Delivery, RetryPolicy, deliver_all
-from crossline.io.sinks.jsonl import decision_identity
+from crossline.io.sinks.jsonl import append_decisions, decision_identity
 from crossline.io.sinks.once_file import OnceFile
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.stages.decision_order import in_order
 from crossline.runtime.stages.rows import DECIDED, DECISIONS, OUT
 from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.task import Task
@@ -46,19 +48,46 @@ class DecisionWriter:
         deciding = snapshot.deciding
         if deciding is None or (deciding.folder is None and self.topic is None):
             return _rows(decided.few) + [_row(table, lines, bare=True) for table, lines in decided.lines]
-        values = sorted(decided.values(), key=lambda each: tuple(each[0]))
-        texts = [decision for _, decision in values]
-        if texts and deciding.folder is not None:
+        decisions = in_order(decided.few, [packed(table, lines, bare=True) for table, lines in decided.lines])
+        if decisions and deciding.folder is not None:
             path = Path(deciding.folder) / f"decisions-{self.shard:04d}.jsonl"
             with closing(_ShardFile(path, deciding.pipeline)) as file:
-                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=texts), TOPIC_WAIT)
-        if texts and self.topic is not None:
+                deliver_all([file], Delivery(deciding.pipeline, self.task.batch_id, decisions=decisions), TOPIC_WAIT)
+        if decisions and self.topic is not None:
             batch = (self.task.batch_id, self.task.began_ms or 0)
-            self.topic.give(self.task.query_id, batch, (self.shard, snapshot.shards), texts)
-        left = [each for each in values if each[1]["reasons"] or each[1]["kind"] == "revision"]
-        if self.topic is None:
-            return _rows(left)
-        return _rows([(place, {**texts, "sink_topic": None}) for place, texts in left])  # it is there already
+            self.topic.give(self.task.query_id, batch, (self.shard, snapshot.shards), decisions)
+        few = [each for each in decided.few if _for_sinks(each)]
+        left = [each for each in decided.lines if not each[1].bare.all()]
+        if self.topic is not None:  # it is there already
+            few = [_without_topic(each) for each in few]
+            left = [(table, _lines_without_topic(lines)) for table, lines in left]
+        return _rows(few) + [_row(table, lines, bare=False) for table, lines in left]
+
+
+def _for_sinks(placed: Placed) -> bool:
+    """Whether the decision goes to the sinks too."""
+    _, decision = placed
+    return bool(decision["reasons"]) or decision["kind"] == "revision"
+
+
+def _without_topic(placed: Placed) -> Placed:
+    """A decision for the sinks, where its topic has it already."""
+    place, decision = placed
+    return place, {**decision, "sink_topic": None}
+
+
+def _lines_without_topic(lines: DecisionLines) -> DecisionLines:
+    """The same of lines, which end with the name of their topic."""
+    none = b'"sink_topic":null}'
+    ends = [orjson.dumps({"sink_topic": head.sink_topic})[1:] for head in lines.heads]
+    cut = np.array([len(end) for end in ends], np.int64)[lines.head]
+    left = np.diff(lines.offsets) - cut
+    raw, starts = lines.text.tobytes(), lines.offsets[:-1].tolist()
+    kept = [raw[start : start + size] for start, size in zip(starts, left.tolist(), strict=True)]
+    text = np.frombuffer(none.join([*kept, b""]), np.uint8)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(left + len(none))])
+    heads = [head._replace(sink_topic=None) for head in lines.heads]
+    return replace(lines, text=text, offsets=offsets, heads=heads)
 
 
 def _rows(few: Sequence[Placed]) -> StageRows:
@@ -89,7 +118,7 @@ class _ShardFile:
     def deliver(self, delivery: Delivery) -> None:
         """Append the decisions that are not there yet."""
         self._file.open()
-        self._file.append([dict(decision) for decision in delivery.decisions])
+        append_decisions(self._file, delivery)
 
     def close(self) -> None:
         """Let go of the file."""

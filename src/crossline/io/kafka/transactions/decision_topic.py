@@ -6,12 +6,12 @@ as it lives, and keeps its client. A process that takes the shard over ends the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from crossline.io.kafka.client import librdkafka_settings
-from crossline.io.kafka.messages import Outgoing, decision_messages
+from crossline.io.kafka.decision_messages import decision_messages
 from crossline.io.sinks.decisions import columns_of
 from crossline.settings.kafka import KafkaSinkSettings
 
@@ -55,13 +55,9 @@ class DecisionTopic:
         """
         number, count = shard
         name = f"crossline-{self.pipeline}-{checkpoint}-{self.topic}-{number}-of-{count}"
-        columns = columns_of(decisions)
-
-        def messages() -> Iterator[Outgoing]:
-            return decision_messages(columns, self.topic)
-
+        messages = decision_messages(columns_of(decisions), self.topic)
         for client in self.clients:
-            self._producer_of(client, checkpoint, name).deliver(batch, [self.topic], messages)
+            self._producer_of(client, checkpoint, name).deliver(batch, [self.topic], tuple, messages)
 
     @staticmethod
     def _producer_of(client: Mapping[str, Any], checkpoint: str, name: str) -> TransactionalProducer:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from crossline.io.kafka.client_factory import client_of
@@ -90,3 +90,12 @@ def _place(group: str, partitions: int) -> int:
         number = (number * 31 + unit) & 0xFFFFFFFF
     signed = number - (1 << 32) if number >> 31 else number
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
+
+
+def raise_if_failed(producer: Producer) -> None:
+    """Raise where the transaction under way has failed, which without reports shows by the next call of it alone."""
+    try:
+        producer.begin_transaction()  # asks no broker, and changes nothing: one is under way
+    except KafkaException as error:
+        if error.args[0].txn_requires_abort():
+            raise

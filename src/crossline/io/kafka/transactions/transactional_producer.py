@@ -14,15 +14,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from crossline.basics.errors import CrosslineError, SinkError, StateError
+from crossline.basics.errors import CrosslineError, SinkError
 from crossline.io.kafka.client_factory import ClientErrors, client_of
+from crossline.io.kafka.decision_messages import NAME, DecisionMessages
 from crossline.io.kafka.errors import (
+    OF_ANOTHER,
     TOO_LARGE,
     open_transaction_error,
+    other_batch_error,
     passes,
     raise_any,
     sink_error_of,
@@ -37,7 +41,7 @@ from crossline.io.kafka.idempotent_producer import (
     log_cut_message,
 )
 from crossline.io.kafka.messages import END_HEADER, LIMIT_MIN, SPARE, Outgoing
-from crossline.io.kafka.transactions.open_transactions import blocked, group_beside, held_open
+from crossline.io.kafka.transactions.open_transactions import blocked, group_beside, held_open, raise_if_failed
 from crossline.logs import get_logger
 
 _NONE = (-1, "")  # no batch yet
@@ -45,19 +49,13 @@ _LOOK_S = 0.2
 _ASK_S = 5.0
 _OVER_S = 5.0  # the broker writes the end marker within a moment
 _MARKED_S = 5.0  # a reachable broker answers in milliseconds
-# Errors of the other messages of a transaction in which one message was rejected.
-_WITH_IT = {
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001 - the client's names
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
-    KafkaError._STATE,  # noqa: SLF001
-    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-}
 _TRIES = 3  # of a transaction that the client aborts with its sequence numbers
 
 log = get_logger(__name__)
 
 Batch = tuple[int, int]  # its number, and when it was planned
 Messages = Callable[[], Iterable[Outgoing]]
+Many = Sequence[DecisionMessages]
 
 
 class TransactionalProducer:
@@ -90,8 +88,8 @@ class TransactionalProducer:
         self._marks: dict[str, tuple[int, str]] = {}
         self._narrow: set[str] = set()  # topics that take less than the client puts into one request
 
-    def deliver(self, batch: Batch, topics: Sequence[str], messages: Messages) -> None:
-        """Have the topics have what ``messages`` gives, each time anew, but for those that have the batch.
+    def deliver(self, batch: Batch, topics: Sequence[str], few: Messages, decisions: Many = ()) -> None:
+        """Have the topics have what ``few`` gives, each time anew, and ``decisions``, but for those with the batch.
 
         Raises once all was sent that could be: SinkError where trying again may help. A caller that retries does not
         say what was committed: that is known, by whichever process.
@@ -101,9 +99,9 @@ class TransactionalProducer:
             self._begin()
             self._look(topics)
             due = [topic for topic in topics if self._due(topic, batch)]
-            if due and not self._committed(batch, due, messages):
+            if due and not self._committed(batch, due, few, decisions):
                 for topic in due:
-                    self._send_to_one_topic(batch, topic, messages, failures)
+                    self._send_to_one_topic(batch, topic, lambda: chain(few(), *decisions), failures)
         except KafkaException as error:
             self.drop()
             raise transaction_error(error.args[0], self._name) from error
@@ -196,12 +194,7 @@ class TransactionalProducer:
             return True
         if (number, planned) == (batch[0], str(batch[1])):
             return False
-        raise StateError(
-            f"topic {topic} has batch {number} of this checkpoint, and is to get batch {batch[0]}, planned at another "
-            "time: another process is ahead of this one, or an older copy of the checkpoint was put back. If it was, "
-            f"have the brokers forget what was delivered: kafka-consumer-groups --delete --group {self._name}; what "
-            "the topic has, but for its last records, is then sent again under the same ids"
-        )
+        raise other_batch_error(topic, number, batch[0], self._name)
 
     def _until_done(self, call: Callable[[float], Any], seconds: float = math.inf) -> Any:
         """What ``call`` gives, which is given a moment at a time and goes on where it was, for ``seconds`` at most."""
@@ -254,7 +247,7 @@ class TransactionalProducer:
             if whole.name in limits:
                 log_cut_message(whole, whole.cut(limits[whole.name]))
 
-    def _committed(self, batch: Batch, topics: Sequence[str], messages: Messages) -> bool:
+    def _committed(self, batch: Batch, topics: Sequence[str], few: Messages, decisions: Many) -> bool:
         """Send it all in one transaction; False: something was refused, and nothing stands.
 
         At first without a report for each message, which costs as much as the message, and waits for the interpreter
@@ -264,14 +257,14 @@ class TransactionalProducer:
         if self._narrow.isdisjoint(topics):
             producer, group = self._clients()
             try:
-                return not self._tried(producer, group, batch, topics, messages, {}, reported=False)
+                return not self._tried(producer, group, batch, topics, few, {}, decisions)
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort():
                     raise
                 self._until_done(producer.abort_transaction)
                 if deadline.expired:
                     return False
-        return not self._transaction(batch, topics, messages, {})
+        return not self._transaction(batch, topics, lambda: chain(few(), *decisions), {})
 
     def _clients(self) -> tuple[Producer, Consumer]:
         if self._producer is None or self._group is None:
@@ -300,10 +293,10 @@ class TransactionalProducer:
         topics: Sequence[str],
         messages: Messages,
         limits: Mapping[str, int],
-        *,
-        reported: bool = True,
+        decisions: Many | None = None,
     ) -> Refused:
-        refused = Refused()
+        """One attempt; with ``decisions``, which come behind the messages: without reports."""
+        refused, reported = Refused(), decisions is None
         wanted = set(topics)
         producer.begin_transaction()
         for nth, message in enumerate(messages()):
@@ -317,8 +310,11 @@ class TransactionalProducer:
                 producer.poll(0)
             if refused:
                 break
+        for each in decisions or ():
+            if each.topic in wanted and not refused:
+                self._produce_all(producer, each, refused)
         self._flush(producer, refused, reported=reported)
-        blamed = [each for each in refused if each[1].code() not in _WITH_IT]
+        blamed = [each for each in refused if each[1].code() not in OF_ANOTHER]
         if blamed:
             self._until_done(producer.abort_transaction)
             return blamed
@@ -366,12 +362,25 @@ class TransactionalProducer:
             else:
                 return
 
+    def _produce_all(self, producer: Producer, given: DecisionMessages, refused: Refused) -> None:
+        """Produce without reports. There are thousands: each that goes smoothly takes one call, and no object."""
+        produce, topic = producer.produce, given.topic
+        for nth, (key, value, name) in enumerate(zip(given.keys, given.values, given.names, strict=True)):
+            if nth % POLL_EACH == 0:
+                producer.poll(0)
+            try:
+                produce(topic, value, key, headers={NAME: name})
+            except (BufferError, KafkaException):
+                self._produce(producer, given.message(nth), refused, reported=False)
+            if refused:
+                return
+
     def _flush(self, producer: Producer, refused: Refused, *, reported: bool = True) -> None:
         """Wait for the answers. Once one is a refusal, others may not come: the client sends nothing more then."""
         deadline = KafkaDeadline(self._timeout_ms / 1000 + 1, self.stop)
         while (left := producer.flush(_LOOK_S)) and not refused:
             if not reported:
-                _raise_if_failed(producer)
+                raise_if_failed(producer)
             self._raise_if_disconnected()
             if deadline.expired:
                 text = f"Kafka has not acknowledged {left} messages of {self._name} in {self._timeout_ms} ms"
@@ -387,12 +396,3 @@ class TransactionalProducer:
         """
         if self._client_errors.disconnected:
             raise SinkError(f"no broker was there for what goes under {self._name}; another client takes its place")
-
-
-def _raise_if_failed(producer: Producer) -> None:
-    """Raise where the transaction under way has failed, which without reports shows by the next call of it alone."""
-    try:
-        producer.begin_transaction()  # asks no broker, and changes nothing: one is under way
-    except KafkaException as error:
-        if error.args[0].txn_requires_abort():
-            raise
