@@ -65,19 +65,18 @@ class KafkaRangeReader:
             self.rest()
             raise
 
-    def buffered(self, starts: Mapping[Place, int], wait_s: float) -> tuple[int, dict[Place, int]]:
+    def buffered(self, starts: Mapping[Place, int], wait_s: float, enough: int) -> tuple[int, dict[Place, int]]:
         """How many records are in memory from ``starts`` on, and where they end, by partition.
 
-        Waits up to ``wait_s`` for the first of them. Raises RangeUnavailableError as ``read``.
+        Waits up to ``wait_s`` for the first of them, and takes in no more once there are ``enough``. Raises
+        RangeUnavailableError as ``read``.
         """
         try:
             self._go_to(starts)
             until_s = time.monotonic() + wait_s
-            self._take(0)
-            while not (count := sum(map(len, self._held.values()))):
-                left_s = until_s - time.monotonic()
-                if left_s <= 0:
-                    break
+            if self._count() < enough:
+                self._take(0)
+            while not self._count() and (left_s := until_s - time.monotonic()) > 0:
                 self._take(left_s)
         except KafkaException as error:
             self.rest()
@@ -85,7 +84,7 @@ class KafkaRangeReader:
         except BaseException:
             self.rest()
             raise
-        return count, dict(self._read_to)
+        return self._count(), dict(self._read_to)
 
     def rest(self) -> None:
         """Stop reading ahead; the next range starts with a seek."""
@@ -118,6 +117,10 @@ class KafkaRangeReader:
         self._read_to = dict(starts)
         self._held = {place: [] for place in starts}
         self._consumer.assign([TopicPartition(topic, number, start) for (topic, number), start in self._done.items()])
+
+    def _count(self) -> int:
+        """How many records are held."""
+        return sum(map(len, self._held.values()))
 
     def _left(self, ranges: Mapping[Place, Range]) -> int:
         """How many offsets of the ranges are still to be read."""

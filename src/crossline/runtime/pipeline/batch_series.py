@@ -25,16 +25,14 @@ from crossline.runtime.spark.flow import union_of
 from crossline.runtime.spark_internals.batch_fetcher import Frame
 
 SERIES_S = 5.0  # then Spark looks for partitions that are new, and reports its progress
+WAIT_S = 0.01  # for a record; then Spark commits the last batch, and waits
 
 # Runs a batch; whether the batch after it may be planned here.
 RunBatch = Callable[[Frame, int], bool]
 
 
 class BatchSeries:
-    """Plans batches of ``sources``, all of which are topics, and has ``run`` run them.
-
-    ``pause_s``: between the starts of two batches. ``draining``: end a series where no record waits.
-    """
+    """Plans batches of ``sources``, all of which are topics, and has ``run`` run them."""
 
     def __init__(
         self,
@@ -44,7 +42,6 @@ class BatchSeries:
         runner: InProcessRunner,
         stopping: threading.Event,
         run: RunBatch,
-        pause_s: float,
     ) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
@@ -52,27 +49,21 @@ class BatchSeries:
         self._runner = runner
         self._stopping = stopping
         self._run = run
-        self._pause_s = pause_s
-        self.draining = False
 
-    def follow(self, batch_id: int, begun_s: float, records_max: int) -> int:
-        """Run batches of up to ``records_max`` records after ``batch_id``, which is done; the last that is done now.
-
-        ``begun_s``: when that one began, on the monotonic clock.
-        """
+    def follow(self, batch_id: int, records_max: int) -> int:
+        """Run batches of up to ``records_max`` records after ``batch_id``, which is done; the last that is done now."""
         entries = SparkLogEntries.of(self._checkpoint, batch_id)
         if entries is None or len(entries.offsets) != len(self._sources):
             return batch_id
         until_s, goes_on = time.monotonic() + SERIES_S, True
-        while goes_on and not self._stopping.wait(max(0.0, begun_s + self._pause_s - time.monotonic())):
-            begins = zip(self._sources, entries.offsets, strict=True)
-            ends = self._runner.buffered({each.stream: _places(begin) for each, begin in begins}, records_max)
-            if ends is None or (not ends and self.draining) or time.monotonic() > until_s:
+        while goes_on and time.monotonic() < until_s and not self._stopping.is_set():
+            before = entries.offsets
+            starts = {each.stream: _places(begin) for each, begin in zip(self._sources, before, strict=True)}
+            ends = self._runner.buffered(starts, WAIT_S, records_max)
+            if not ends:
                 break
-            if ends:
-                before, begun_s = entries.offsets, time.monotonic()
-                entries.next([ends[source.stream] for source in self._sources], round(time.time() * 1e3))
-                goes_on = self._run(self._frame_of(before, entries.offsets), entries.last)
+            entries.next([ends[source.stream] for source in self._sources], round(time.time() * 1e3))
+            goes_on = self._run(self._frame_of(before, entries.offsets), entries.last)
         return entries.last
 
     def _frame_of(self, before: Sequence[Offsets], after: Sequence[Offsets]) -> Frame:

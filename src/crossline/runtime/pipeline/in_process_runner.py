@@ -72,14 +72,14 @@ class InProcessRunner:
         self._rest = 1
         self._reading = False
 
-    def buffered(self, starts: Mapping[str, Mapping[Place, int]], records_max: int) -> Ends | None:
-        """Where the records end that the process has in memory from ``starts`` on; empty: none came for a moment.
+    def buffered(self, starts: Mapping[str, Mapping[Place, int]], wait_s: float, records_max: int) -> Ends | None:
+        """Where the records end that the process has in memory from ``starts`` on; empty: none came in ``wait_s``.
 
-        None where Spark is to plan the next batch.
+        None where they are more than ``records_max``, or Spark is to run the next batch.
         """
         if self._connection is None or self._rests > 0:
             return None
-        found: Ends | None = self._ask(self._connection, BufferedRequest(starts, _LOOK_S, records_max))
+        found: Ends | None = self._ask(self._connection, BufferedRequest(starts, wait_s, records_max))
         return found
 
     def run(self, task: Task, ranges: Ranges) -> Rows | None:

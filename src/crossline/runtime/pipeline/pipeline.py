@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,7 +18,7 @@ from crossline.runtime.changes.backfill import BackfillReader
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.changes.stored_past import StoredPast
-from crossline.runtime.pipeline.batch_series import SERIES_S, BatchSeries
+from crossline.runtime.pipeline.batch_series import BatchSeries
 from crossline.runtime.pipeline.batches import ONE_TASK_RECORDS, Batches, PipelineSettings, Planner
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
 from crossline.runtime.pipeline.stored_batches import StoredBatches
@@ -170,14 +169,11 @@ class Pipeline:
         return QueryCleanup(self._spark, sum(isinstance(source.intake, ChunkIntake) for source in self._sources))
 
     def _new_series(self) -> BatchSeries | None:
-        """What plans batches between those of Spark; None where Spark plans each."""
+        """What plans batches between those of Spark; None where Spark plans each: it also waits between them."""
         settings, runner = self._settings, self._batches.in_process
-        pause_s = settings.trigger_ms / 1e3
-        if runner is None or pause_s >= SERIES_S or any(source.client is None for source in self._sources):
+        if runner is None or settings.trigger_ms or any(source.client is None for source in self._sources):
             return None
-        return BatchSeries(
-            self._spark, settings.checkpoint, self._sources, runner, self._stopping, self._batch, pause_s
-        )
+        return BatchSeries(self._spark, settings.checkpoint, self._sources, runner, self._stopping, self._batch)
 
     def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
         """``wait`` for the query, which is begun again, with the batch that was under way, where a disk was full.
@@ -228,10 +224,10 @@ class Pipeline:
 
     def _batches_from(self, frame: Frame, batch_id: int) -> int:
         """Run a batch of Spark's, and those that can be planned after it; the last one."""
-        last, begun_s = batch_id, time.monotonic()
+        last = batch_id
         if self._batch(frame, batch_id) and self._series is not None and self._fetcher.adopted:
             records_max = self._batches.rate.records if self._batches.rate is not None else ONE_TASK_RECORDS
-            last = self._series.follow(batch_id, begun_s, min(records_max, ONE_TASK_RECORDS))
+            last = self._series.follow(batch_id, min(records_max, ONE_TASK_RECORDS))
         if self._read_limits is not None and self._query is not None:
             self._read_limits.set(self._query)
         return last
@@ -250,8 +246,6 @@ class Pipeline:
 
     def drain(self) -> Totals:
         """Process all available records, then stop. Raises StoppedError where it is stopped before its end."""
-        if self._series is not None:
-            self._series.draining = True
         with self._translated_errors():
             self._waited(lambda query: query.processAllAvailable())
         totals = self._done()

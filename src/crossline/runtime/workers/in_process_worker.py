@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
-_TURN_S = 0.005  # that one of several streams is waited for
+_TURN_S = 0.002  # that one of several streams is waited for
 READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; after this wait Spark runs it
 
 
@@ -129,7 +129,8 @@ class InProcessWorker:
         try:
             while not count:
                 for stream, starts in request.starts.items():
-                    found, ends[stream] = self._tails[stream].buffered(starts, 0 if count else wait_s)
+                    patience_s, enough = (0.0 if count else wait_s), request.records_max + 1
+                    found, ends[stream] = self._tails[stream].buffered(starts, patience_s, enough)
                     count += found
                 if time.monotonic() >= until_s:
                     break
