@@ -24,7 +24,7 @@ from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.flow import union_of
 from crossline.runtime.spark_internals.batch_fetcher import Frame
 
-SERIES_S = 5.0  # then Spark looks for partitions that are new, and reports its progress
+SERIES_S = 10.0  # then Spark looks for partitions that are new, and reports its progress
 WAIT_S = 0.01  # for a record; then Spark commits the last batch, and waits
 
 # Runs a batch; whether the batch after it may be planned here.
