@@ -32,7 +32,10 @@ RunBatch = Callable[[Frame, int], bool]
 
 
 class BatchSeries:
-    """Plans batches of ``sources``, all of which are topics, and has ``run`` run them."""
+    """Plans batches of ``sources``, all of which are topics, and has ``run`` run them.
+
+    ``records_max``: how many records the next batch may have.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class BatchSeries:
         runner: InProcessRunner,
         stopping: threading.Event,
         run: RunBatch,
+        records_max: Callable[[], int],
     ) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
@@ -49,9 +53,10 @@ class BatchSeries:
         self._runner = runner
         self._stopping = stopping
         self._run = run
+        self._records_max = records_max
 
-    def follow(self, batch_id: int, records_max: int) -> int:
-        """Run batches of up to ``records_max`` records after ``batch_id``, which is done; the last that is done now."""
+    def follow(self, batch_id: int) -> int:
+        """Run batches after ``batch_id``, which is done; the last that is done now."""
         entries = SparkLogEntries.of(self._checkpoint, batch_id)
         if entries is None or len(entries.offsets) != len(self._sources):
             return batch_id
@@ -59,7 +64,7 @@ class BatchSeries:
         while goes_on and time.monotonic() < until_s and not self._stopping.is_set():
             before = entries.offsets
             starts = {each.stream: _places(begin) for each, begin in zip(self._sources, before, strict=True)}
-            ends = self._runner.buffered(starts, WAIT_S, records_max)
+            ends = self._runner.buffered(starts, WAIT_S, self._records_max())
             if not ends:
                 break
             entries.next([ends[source.stream] for source in self._sources], round(time.time() * 1e3))

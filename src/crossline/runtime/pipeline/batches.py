@@ -328,6 +328,10 @@ class Batches:
         self.way = outcome.figures[RAN] = way
         return outcome
 
+    def small_max(self) -> int:
+        """The most records of a small batch now."""
+        return ONE_TASK_RECORDS if self.rate is None else min(ONE_TASK_RECORDS, self.rate.records)
+
     def close(self) -> None:
         """Let go of what runs batches."""
         if self._ahead is not None:

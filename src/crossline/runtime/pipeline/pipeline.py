@@ -19,7 +19,7 @@ from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.changes.stored_past import StoredPast
 from crossline.runtime.pipeline.batch_series import BatchSeries
-from crossline.runtime.pipeline.batches import ONE_TASK_RECORDS, Batches, PipelineSettings, Planner
+from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
 from crossline.runtime.pipeline.stored_batches import StoredBatches
 from crossline.runtime.snapshot.checkpoint import Checkpoint
@@ -173,7 +173,15 @@ class Pipeline:
         settings, runner = self._settings, self._batches.in_process
         if runner is None or settings.trigger_ms or any(source.client is None for source in self._sources):
             return None
-        return BatchSeries(self._spark, settings.checkpoint, self._sources, runner, self._stopping, self._batch)
+        return BatchSeries(
+            self._spark,
+            settings.checkpoint,
+            self._sources,
+            runner,
+            self._stopping,
+            self._batch,
+            self._batches.small_max,
+        )
 
     def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
         """``wait`` for the query, which is begun again, with the batch that was under way, where a disk was full.
@@ -226,8 +234,7 @@ class Pipeline:
         """Run a batch of Spark's, and those that can be planned after it; the last one."""
         last = batch_id
         if self._batch(frame, batch_id) and self._series is not None and self._fetcher.adopted:
-            records_max = self._batches.rate.records if self._batches.rate is not None else ONE_TASK_RECORDS
-            last = self._series.follow(batch_id, min(records_max, ONE_TASK_RECORDS))
+            last = self._series.follow(batch_id)
         if self._read_limits is not None and self._query is not None:
             self._read_limits.set(self._query)
         return last

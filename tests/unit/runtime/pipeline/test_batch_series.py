@@ -73,8 +73,9 @@ def follow(pipeline: Pipeline, buffer: Buffer, stopping: threading.Event | None 
         buffer,  # type: ignore[arg-type] # as far as it is used
         stopping or threading.Event(),
         pipeline.run,
+        lambda: 100,
     )
-    return series.follow(FIRST, 100)
+    return series.follow(FIRST)
 
 
 def test_batches_begin_where_those_before_ended_and_the_last_is_left_to_spark_to_commit(pipeline: Pipeline) -> None:
