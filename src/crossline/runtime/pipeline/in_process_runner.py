@@ -77,10 +77,15 @@ class InProcessRunner:
 
         None where they are more than ``records_max``, or Spark is to run the next batch.
         """
-        if self._connection is None or self._rests > 0:
-            return None
-        found: Ends | None = self._ask(self._connection, BufferedRequest(starts, wait_s, records_max))
-        return found
+        until_s = time.monotonic() + wait_s
+        while self._connection is not None and not self._rests:
+            left_s = max(0.0, until_s - time.monotonic())
+            # The process cannot be stopped while it waits.
+            request = BufferedRequest(starts, min(left_s, _LOOK_S), records_max)
+            ends: Ends | None = self._ask(self._connection, request)
+            if ends is None or ends or left_s <= _LOOK_S or self._stopping.is_set():
+                return ends
+        return None
 
     def run(self, task: Task, ranges: Ranges) -> Rows | None:
         """The outcome rows of the batch; None where Spark is to run it."""
