@@ -34,7 +34,9 @@ _NAME = "CrosslineBatches"
 # As a sink, which ``adopt`` makes it, it keeps a batch from Spark's own sink until the frame is asked for: that sink
 # plans each batch a second time, and generates its code, which is half of what Spark does for a small one. A failure
 # passes through Spark's sink, too, and is what it would be there. ``planQuickly`` leaves out what Spark would look for
-# in the plan of a batch, which is a source and its columns.
+# in the plan of a batch, which is a source and its columns. ``succeeded`` names the last batch that is done: where
+# batches follow that Spark did not plan, the context of its own gets the number and the end of the last one, as its log
+# has them. Spark commits that one, and the next context is made of this one.
 _JAVA = """
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
