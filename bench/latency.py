@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -277,19 +278,20 @@ def add_row(report: Report, phase: Phase, alerts: Sequence[Mapping[str, Any]]) -
 def waterfall(figures: Mapping[str, Any], phases: Sequence[Phase]) -> dict[str, Any]:
     """Median milliseconds of Spark's phases and of the tasks of a batch, by rate."""
     found = {}
-    # Of a batch without a job Spark knows no records.
+    # Of a batch without a job Spark knows no records, of one that it does not plan nothing.
     taken = {each["batch"]: each["records"] for each in figures["batches"]}
     for phase in phases:
         start = datetime.fromtimestamp(phase.due_us(phase.first) / 1e6 + phase.warm_s, UTC)
         end = datetime.fromtimestamp(phase.due_us(phase.first + phase.count) / 1e6, UTC)
         in_time = [p for p in figures["progress"] if start <= datetime.fromisoformat(p["started"]) <= end]
-        mine = [p for p in in_time if taken.get(p["batch"])]
-        numbers = {p["batch"] for p in mine}
-        batches = [b for b in figures["batches"] if b["batch"] in numbers]
+        began_s = [(b, b["began_ms"] / 1e3) for b in figures["batches"] if b["records"]]
+        batches = [b for b, at_s in began_s if start.timestamp() <= at_s <= end.timestamp()]
+        ends_s = [b["ended_s"] for b in batches]
         found[str(phase.rate)] = {
-            "batches": len(mine),
-            "records_per_batch": median([taken[p["batch"]] for p in mine]) if mine else None,
-            "spark_ms": medians([p["ms"] for p in mine]),
+            "batches": len(batches),
+            "records_per_batch": median([b["records"] for b in batches]) if batches else None,
+            "spark_ms": medians([p["ms"] for p in in_time if taken.get(p["batch"])]),
+            "from_end_to_end_ms": medians([{"ms": 1e3 * (b - a)} for a, b in pairwise(ends_s)]),
             "batch_ms": medians([{**b["wall_ms"], **b["after_ms"]} for b in batches]),
             "tasks_together_ms": medians([b["spent_ms"] for b in batches]),
         }
@@ -344,8 +346,11 @@ def main() -> None:
         add_row(report, phase, alerts)
     report.details["waterfall"] = waterfall(figures, phases)
     for rate, fall in report.details["waterfall"].items():
+        each_ms = fall["from_end_to_end_ms"].get("ms", 0)
+        records = fall["records_per_batch"] or 0
+        report.notes.append(f"{fall['batches']:,} batches at {rate}/s, median {records:,.0f} records, {each_ms:.1f} ms")
         parts = ", ".join(f"{name} {ms:.0f}" for name, ms in fall["spark_ms"].items())
-        report.notes.append(f"a batch at {rate}/s, median ms ({fall['records_per_batch'] or 0:,.0f} records): {parts}")
+        report.notes.append(f"  those that Spark plans, with what follows them, median ms: {parts}")
         for name in ("batch_ms", "tasks_together_ms"):
             parts = ", ".join(f"{step} {ms:.1f}" for step, ms in fall[name].items())
             report.notes.append(f"  {name.removesuffix('_ms').replace('_', ' ')}: {parts}")

@@ -149,3 +149,50 @@ def test_records_that_are_gone_are_not_passed_over(
     assert read(tail, {place: (2, 10)}) is None
     assert read(tail, {place: (5, 10)}) == {place: numbered(range(5, 10))}
     assert read(tail, {("nobody-made-this", 0): (0, 1)}, wait_s=2) is None
+
+
+def test_what_is_in_memory_is_a_range(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
+) -> None:
+    topic = kafka_topic(2)
+    starts = {(topic, 0): 0, (topic, 1): 0}
+    assert tail.buffered(starts, 0.0, 100) == (0, starts)
+    send(kafka_broker, topic, 1, range(3))
+    count = 0
+    while count < 3:
+        count, ends = tail.buffered(starts, WAIT_S, 100)
+    assert ends == {(topic, 0): 0, (topic, 1): 3}
+    found = read(tail, {place: (starts[place], end) for place, end in ends.items()}, 0.0)
+    assert found == {(topic, 0): [], (topic, 1): numbered(range(3))}
+    send(kafka_broker, topic, 0, range(2))
+    starts, count = dict(ends), 0
+    while count < 2:
+        count, ends = tail.buffered(starts, WAIT_S, 100)
+    assert ends == {(topic, 0): 2, (topic, 1): 3}
+
+
+def test_no_more_is_taken_in_than_is_enough(
+    kafka_broker: LocalBroker,
+    kafka_topic: Callable[..., str],
+    tail: KafkaRangeReader,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_tail, "AT_ONCE", 4)
+    topic = kafka_topic()
+    send(kafka_broker, topic, 0, range(100))
+    starts, counts = {(topic, 0): 0}, [0]
+    while counts[-1] < 12:
+        counts.append(tail.buffered(starts, WAIT_S, 12)[0])
+    assert counts == sorted(counts)
+    assert counts[1] <= 5
+    assert counts[-1] <= 16
+    assert tail.buffered(starts, WAIT_S, 12) == (counts[-1], {(topic, 0): counts[-1]})
+
+
+def test_what_a_topic_has_deleted_is_not_in_memory(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
+) -> None:
+    topic = kafka_topic()
+    send(kafka_broker, topic, 0, range(3))
+    with pytest.raises(RangeUnavailableError):
+        tail.buffered({(topic, 0): 50}, WAIT_S, 100)

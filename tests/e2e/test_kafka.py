@@ -317,7 +317,7 @@ def test_small_batches_run_without_a_job(
         assert running.pipeline.totals.batches >= 12
         begun = without()
         assert begun > len(jobs)
-        runner = running.pipeline._batches._in_process
+        runner = running.pipeline._batches.in_process
         assert runner is not None
         runner.close()  # a new process is forked
         send(kafka_broker.brokers, sent[240:300])
@@ -374,7 +374,7 @@ def test_topics_of_two_streams_meet_without_a_job(
             if number == 3:
                 runs.pop_all().close()
                 running = runs.enter_context(project.start(spark))
-        runner = running.pipeline._batches._in_process
+        runner = running.pipeline._batches.in_process
         assert runner is not None, "Spark ran them all"
     found = [(each["rule_id"], each["record_id"], each["value"]) for each in project.alerts().values()]
     assert sorted(found) == [

@@ -44,7 +44,7 @@ class KafkaRangeReader:
                 reports an error. The caller reads the range another way, which reports the cause.
         """
         try:
-            self._go_to(ranges)
+            self._go_to({place: start for place, (start, _) in ranges.items()})
             left, until_s = self._left(ranges), time.monotonic() + patience_s
             while left > 0:
                 self._fill(until_s - time.monotonic())
@@ -64,6 +64,27 @@ class KafkaRangeReader:
         except BaseException:  # also GeneratorExit: the caller may stop early
             self.rest()
             raise
+
+    def buffered(self, starts: Mapping[Place, int], wait_s: float, enough: int) -> tuple[int, dict[Place, int]]:
+        """How many records are in memory from ``starts`` on, and where they end, by partition.
+
+        Waits up to ``wait_s`` for the first of them, and takes in no more once there are ``enough``. Raises
+        RangeUnavailableError as ``read``.
+        """
+        try:
+            self._go_to(starts)
+            until_s = time.monotonic() + wait_s
+            if self._count() < enough:
+                self._take(0)
+            while not self._count() and (left_s := until_s - time.monotonic()) > 0:
+                self._take(left_s)
+        except KafkaException as error:
+            self.rest()
+            raise RangeUnavailableError(str(error)) from error
+        except BaseException:
+            self.rest()
+            raise
+        return self._count(), dict(self._read_to)
 
     def rest(self) -> None:
         """Stop reading ahead; the next range starts with a seek."""
@@ -87,27 +108,39 @@ class KafkaRangeReader:
             self._consumer.close()
             self._consumer = None
 
-    def _go_to(self, ranges: Mapping[Place, Range]) -> None:
+    def _go_to(self, starts: Mapping[Place, int]) -> None:
         if self._consumer is None:
             self._consumer = Consumer(self._settings, logger=SILENT)
-        if {place: start for place, (start, _) in ranges.items()} == self._done:
+        if starts == self._done:
             return
-        self._done = {place: start for place, (start, _) in ranges.items()}
-        self._read_to = dict(self._done)
-        self._held = {place: [] for place in ranges}
+        self._done = dict(starts)
+        self._read_to = dict(starts)
+        self._held = {place: [] for place in starts}
         self._consumer.assign([TopicPartition(topic, number, start) for (topic, number), start in self._done.items()])
+
+    def _count(self) -> int:
+        """How many records are held."""
+        return sum(map(len, self._held.values()))
 
     def _left(self, ranges: Mapping[Place, Range]) -> int:
         """How many offsets of the ranges are still to be read."""
         return sum(max(0, end - self._read_to[place]) for place, (_, end) in ranges.items())
 
     def _fill(self, wait_s: float) -> None:
-        """Wait for records of the client. Offsets may be missing: a later record, or the end event, shows the end."""
+        """Wait for records of the client."""
+        if wait_s <= 0 or not self._take(wait_s):
+            raise RangeUnavailableError("its records did not come in time")
+
+    def _take(self, wait_s: float) -> bool:
+        """Take what the client has, after up to ``wait_s``; whether it had anything.
+
+        Offsets may be missing: a later record, or the end event, shows the end.
+        """
         consumer = self._consumer
         # Wait for the first record, then take what is buffered: a request for many waits for all of them.
-        first = consumer.poll(wait_s) if consumer is not None and wait_s > 0 else None
+        first = consumer.poll(wait_s) if consumer is not None else None
         if consumer is None or first is None:
-            raise RangeUnavailableError("its records did not come in time")
+            return False
         messages = [first, *consumer.consume(AT_ONCE, 0)]
         errors = [message.error() for message in messages]
         records = [message for message, error in zip(messages, errors, strict=True) if error is None]
@@ -120,6 +153,7 @@ class KafkaRangeReader:
             if error is not None:
                 place = _place_of(message)
                 self._read_to[place] = max(self._read_to[place], int(message.offset() or 0))
+        return True
 
     def _next_slice(self, place: Place, end: int) -> list[Message]:
         """The next slice of records before ``end``."""

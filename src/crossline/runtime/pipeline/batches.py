@@ -190,16 +190,12 @@ def spill_folder_of(settings: PipelineSettings) -> Path | None:
     return java.folder.path / f"spill-{secrets.token_hex(8)}"
 
 
-def _run(way: str, outcome: Outcome) -> Outcome:
-    """``outcome`` with ``way`` in its figures."""
-    outcome.figures[RAN] = way
-    return outcome
-
-
 class Batches:
     """Runs one batch at a time; what is published comes in between (``changes``).
 
     ``began_s``: since when the batch that runs does, on the wall clock; None: none runs.
+
+    ``in_process``: what runs batches without a job. ``way``: how the last one was run.
 
     ``enough``: where it is given, ``reached`` is set once so many records were judged or refused.
     """
@@ -233,7 +229,7 @@ class Batches:
             settings.state_root, per_query=False, held_max=settings.shards_held, standby=settings.standby
         )
         self._spill_folder = spill_folder_of(settings)
-        self._in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
+        self.in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
         self._ahead = input_ahead(
             spark, sources, settings.checkpoint, settings.partitions, self._spill_folder, stopping
         )
@@ -243,6 +239,7 @@ class Batches:
         self.began_s: float | None = None
         self.enough: int | None = None
         self.reached = threading.Event()
+        self.way = STAGES
         self._counted = -1
         self.done = -1  # the last batch that is with every sink, and noted
 
@@ -300,14 +297,14 @@ class Batches:
         """The outcome of the batch (``stored``: from the lake); small ones run without a Spark job if possible."""
         # What a topic has deleted is not fetched from it: sinks have got it once.
         fetchers = None if stored else fetchers_of(self._sources, self._changes.snapshot.streams)
-        if self._in_process is not None and not stored:
+        if self.in_process is not None and not stored:
             ranges = ranges_of(self._settings.checkpoint, task.batch_id, self._sources)
             if ranges is not None and records_in(ranges) <= IN_PROCESS_RECORDS:
-                rows = self._in_process.run(task, ranges)
+                rows = self.in_process.run(task, ranges)
                 if rows is not None:
-                    return _run(IN_PROCESS, collect_outcome(rows, fetchers))
+                    return self._ran(IN_PROCESS, collect_outcome(rows, fetchers))
             else:
-                self._in_process.rest()
+                self.in_process.rest()
         publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
         try:
             snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
@@ -317,7 +314,7 @@ class Batches:
             taken = rows is not None
             raw = frame() if rows is None else rows_frame(self._spark, rows)
             planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, taken=taken)
-            outcome = _run(self._planner.way, collect_from_spark(planned, fetchers))
+            outcome = self._ran(self._planner.way, collect_from_spark(planned, fetchers))
             if stored:
                 outcome.figures[STORED] = 1
             if taken:
@@ -327,12 +324,21 @@ class Batches:
             if self._spill_folder is not None:
                 clear(self._spill_folder)
 
+    def _ran(self, way: str, outcome: Outcome) -> Outcome:
+        """``outcome`` with ``way`` in its figures."""
+        self.way = outcome.figures[RAN] = way
+        return outcome
+
+    def small_max(self) -> int:
+        """The most records of a small batch now."""
+        return ONE_TASK_RECORDS if self.rate is None else min(ONE_TASK_RECORDS, self.rate.records)
+
     def close(self) -> None:
         """Let go of what runs batches."""
         if self._ahead is not None:
             self._ahead.close()
-        if self._in_process is not None:
-            self._in_process.close()
+        if self.in_process is not None:
+            self.in_process.close()
 
     def _delivery(self, task: Task, outcome: Outcome, begun_s: float, begun_ms: float) -> Delivery:
         cost_ms = self._costs.of(self._changes.snapshot, outcome.costs)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from crossline.io.kafka.unavailable_range import Place, Range
 from crossline.runtime.machine.zygote_client import request_fork
@@ -16,7 +17,7 @@ from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
-from crossline.runtime.workers.in_process_worker import CHUNKS, BatchRequest, Setup
+from crossline.runtime.workers.in_process_worker import CHUNKS, BatchRequest, BufferedRequest, Ends, Setup
 
 ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
 REST_MAX = 200  # batches that Spark runs after one that could not be handed over: one, then twice as many each time
@@ -71,6 +72,21 @@ class InProcessRunner:
         self._rest = 1
         self._reading = False
 
+    def buffered(self, starts: Mapping[str, Mapping[Place, int]], wait_s: float, records_max: int) -> Ends | None:
+        """Where the records end that the process has in memory from ``starts`` on; empty: none came in ``wait_s``.
+
+        None where they are more than ``records_max``, or Spark is to run the next batch.
+        """
+        until_s = time.monotonic() + wait_s
+        while self._connection is not None and not self._rests:
+            left_s = max(0.0, until_s - time.monotonic())
+            # The process cannot be stopped while it waits.
+            request = BufferedRequest(starts, min(left_s, _LOOK_S), records_max)
+            ends: Ends | None = self._ask(self._connection, request)
+            if ends is None or ends or left_s <= _LOOK_S or self._stopping.is_set():
+                return ends
+        return None
+
     def run(self, task: Task, ranges: Ranges) -> Rows | None:
         """The outcome rows of the batch; None where Spark is to run it."""
         if self._rests > 0:
@@ -79,19 +95,27 @@ class InProcessRunner:
         rows: Rows | None = None
         try:
             connection = self._connected()
-            connection.send_bytes(pickle.dumps(BatchRequest(task, ranges)))
-            self._reading = True
-            if self._answered(connection):
-                rows = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
-            else:
-                self.close()
         except (EOFError, OSError):
             self.close()
+        else:
+            self._reading = True
+            rows = self._ask(connection, BatchRequest(task, ranges))
         if rows is None:
             self._rests, self._rest = self._rest, min(2 * self._rest, REST_MAX)
         else:
             self._rest = 1
         return rows
+
+    def _ask(self, connection: Connection, request: BatchRequest | BufferedRequest) -> Any:
+        """The answer of the process; None where it has none, or does not answer: then it ends."""
+        try:
+            connection.send_bytes(pickle.dumps(request))
+            if self._answered(connection):
+                return pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
+        except (EOFError, OSError):
+            pass
+        self.close()
+        return None
 
     def _answered(self, connection: Connection) -> bool:
         """Wait for the answer; False where it does not come in time, or the pipeline is being stopped."""

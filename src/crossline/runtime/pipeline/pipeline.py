@@ -18,6 +18,7 @@ from crossline.runtime.changes.backfill import BackfillReader
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.changes.stored_past import StoredPast
+from crossline.runtime.pipeline.batch_series import BatchSeries
 from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
 from crossline.runtime.pipeline.stored_batches import StoredBatches
@@ -35,7 +36,7 @@ from crossline.runtime.spark_internals.query_cleanup import QueryCleanup
 from crossline.runtime.spark_internals.rate_controller import ReadLimits
 from crossline.runtime.spark_internals.shard_placement import shard_placement_of
 from crossline.runtime.state_log.offset_history import OffsetHistory
-from crossline.runtime.work.totals import Totals
+from crossline.runtime.work.totals import IN_PROCESS, Totals
 
 POLL_S = 0.25
 
@@ -96,7 +97,8 @@ class Pipeline:
         self._read_limits = ReadLimits(spark, rate) if rate is not None else None
         self._watcher = threading.Thread(target=self._changes.watch, name="rule-watch", daemon=True)
         self._cleanup = self._new_cleanup()
-        self._fetcher = BatchFetcher(spark, self._batch, self._stopping)
+        self._fetcher = BatchFetcher(spark, self._batches_from, self._stopping)
+        self._series = self._new_series()
         self._life = threading.Lock()
         self._closed = False
         self._unclosed: list[str] = []
@@ -166,6 +168,21 @@ class Pipeline:
     def _new_cleanup(self) -> QueryCleanup:
         return QueryCleanup(self._spark, sum(isinstance(source.intake, ChunkIntake) for source in self._sources))
 
+    def _new_series(self) -> BatchSeries | None:
+        """What plans batches between those of Spark; None where Spark plans each: it also waits between them."""
+        settings, runner = self._settings, self._batches.in_process
+        if runner is None or settings.trigger_ms or any(source.client is None for source in self._sources):
+            return None
+        return BatchSeries(
+            self._spark,
+            settings.checkpoint,
+            self._sources,
+            runner,
+            self._stopping,
+            self._batch,
+            self._batches.small_max,
+        )
+
     def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
         """``wait`` for the query, which is begun again, with the batch that was under way, where a disk was full.
 
@@ -213,12 +230,21 @@ class Pipeline:
                     self._held = ""  # no batch was under way that would say so
             return
 
-    def _batch(self, frame: Frame, batch_id: int) -> None:
+    def _batches_from(self, frame: Frame, batch_id: int) -> int:
+        """Run a batch of Spark's, and those that can be planned after it; the last one."""
+        last = batch_id
+        if self._batch(frame, batch_id) and self._series is not None and self._fetcher.adopted:
+            last = self._series.follow(batch_id)
+        if self._read_limits is not None and self._query is not None:
+            self._read_limits.set(self._query)
+        return last
+
+    def _batch(self, frame: Frame, batch_id: int) -> bool:
+        """Run a batch; whether the one after it may be planned without Spark."""
         with of_work(batch_id=batch_id):
             self._batches.run(frame, self._intake, batch_id)
         self._held = ""
-        if self._read_limits is not None and self._query is not None:
-            self._read_limits.set(self._query)
+        return self._batches.way == IN_PROCESS and not self._batches.reached.is_set()
 
     @property
     def totals(self) -> Totals:

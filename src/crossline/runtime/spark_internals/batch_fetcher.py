@@ -34,7 +34,9 @@ _NAME = "CrosslineBatches"
 # As a sink, which ``adopt`` makes it, it keeps a batch from Spark's own sink until the frame is asked for: that sink
 # plans each batch a second time, and generates its code, which is half of what Spark does for a small one. A failure
 # passes through Spark's sink, too, and is what it would be there. ``planQuickly`` leaves out what Spark would look for
-# in the plan of a batch, which is a source and its columns.
+# in the plan of a batch, which is a source and its columns. ``succeeded`` names the last batch that is done: where
+# batches follow that Spark did not plan, the context of its own gets the number and the end of the last one, as its log
+# has them. Spark commits that one, and the next context is made of this one.
 _JAVA = """
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
@@ -47,11 +49,14 @@ import org.apache.spark.sql.catalyst.rules.RuleExecutor;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeq;
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecutionContext;
 
 public class CrosslineBatches implements VoidFunction2, Sink {
     private static final String EXCLUDED = "spark.sql.optimizer.excludedRules";
     private final LinkedBlockingQueue batches = new LinkedBlockingQueue();
+    private StreamExecution execution;
     private Sink sparks;
     private Batch planned;
     private Batch batch;
@@ -60,6 +65,7 @@ public class CrosslineBatches implements VoidFunction2, Sink {
         java.lang.reflect.Field field = StreamExecution.class.getDeclaredField("sink");
         field.setAccessible(true);
         this.sparks = (Sink) execution.sink();
+        this.execution = execution;
         field.set(execution, this);
     }
 
@@ -130,9 +136,22 @@ public class CrosslineBatches implements VoidFunction2, Sink {
         return (Dataset) this.batch.frame.join();
     }
 
-    public long succeeded() throws InterruptedException {
-        this.ended(null);
+    public long succeeded(long last) throws InterruptedException {
+        Exception failed = null;
+        try {
+            if (last > this.batch.number) this.goOnAfter(last);
+        } catch (RuntimeException unexpected) {
+            failed = unexpected;
+        }
+        this.ended(failed);
         return this.next();
+    }
+
+    private void goOnAfter(long last) {
+        StreamExecutionContext context = this.execution.getLatestExecutionContext();
+        OffsetSeq offsets = (OffsetSeq) this.execution.offsetLog().get(last).get();
+        context.batchId_$eq(last);
+        context.endOffsets_$eq(offsets.toStreamProgress(this.execution.sources()));
     }
 
     public long stopped() throws InterruptedException {
@@ -191,12 +210,14 @@ def _compiled(gateway: Any) -> Any:
 
 
 Frame = Callable[[], DataFrame]  # fetches the frame of a batch
-EachBatch = Callable[[Frame, int], None]
+EachBatch = Callable[[Frame, int], int]  # the last batch that is done: this one, or one of those after it
 
 
 class BatchFetcher:
     """Has ``run`` called with each batch of one query, in one thread. ``attach`` it to the writer, ``end`` it at last.
 
+    ``adopted``: batches come before Spark's sink has them. Then ``run`` may plan and run batches that follow, if it
+    logs their offsets and all commits but the last: Spark commits the last one, and goes on from there.
     ``stopping``: set once the query is being stopped; what fails then is no failure.
     """
 
@@ -204,6 +225,7 @@ class BatchFetcher:
         self._spark = spark
         self._run = run
         self._stopping = stopping
+        self.adopted = False
         self._batches: Any = None
         self._thread: threading.Thread | None = None
 
@@ -224,6 +246,7 @@ class BatchFetcher:
             execution = query._jsq.streamingQuery()  # noqa: SLF001 - as above
             self._batches.adopt(execution)
             self._batches.planQuickly(execution)
+            self.adopted = True
         except Exception as error:  # noqa: BLE001 - whatever it is, Spark's sink hands the batches over
             log.warning("batches are handed over by Spark's own sink", error=repr(error))
 
@@ -235,6 +258,7 @@ class BatchFetcher:
             self._batches.end()
         self._thread.join()
         self._thread = self._batches = None
+        self.adopted = False
 
     def _serve(self) -> None:
         # The end of Java is reported once, by the thread that waits for the query.
@@ -242,14 +266,14 @@ class BatchFetcher:
             number = self._batches.next()
             while number >= 0:
                 try:
-                    self._run(self._frame, number)
+                    last = self._run(self._frame, number)
                 except BaseException:  # noqa: BLE001 - reported by the query
                     if self._stopping.is_set():
                         number = self._batches.stopped()
                     else:
                         number = self._batches.failed(traceback.format_exc())
                 else:
-                    number = self._batches.succeeded()
+                    number = self._batches.succeeded(last)
 
     def _frame(self) -> DataFrame:
         """The batch under way, in the session of its query."""

@@ -21,6 +21,8 @@ from crossline.runtime.work.rows import StageRows
 
 STANDBY_BEHIND = 3  # batches of a standby behind the one that is judged, where it keeps up
 MERGE_EVERY = 16  # batches between two looks at what can be merged or dropped
+# Shards look in turns: a batch waits for all of its shards, and two that merge at once take each other's processor.
+_APART = 5  # batches from one shard to the next; it has no divisor in common with those above
 
 
 @dataclass(slots=True)
@@ -113,7 +115,7 @@ class ShardCache:
             read = self._catch_up(cached, snapshot, query_id, shard, batch_id, depth)
         held = HeldShard(cached.state, StateLog(key[0], shard), batch_id)
         held.read, held.read_bytes = read
-        if batch_id % MERGE_EVERY == 0:
+        if (batch_id + _APART * shard) % MERGE_EVERY == 0:
             cached.state.kept_from = _tidy(held.log, snapshot, cached.state, batch_id, depth)
         yield held
         if held.answer is not None:

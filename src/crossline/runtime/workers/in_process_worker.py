@@ -1,16 +1,17 @@
 """A batch of topics without a job of Spark: read, decoded and judged by one process that stays.
 
-Spark plans the offsets of a batch, and writes them before it runs and after it; that is all a batch of some hundred
-records needs of it. To plan its query and start a task takes 50 to 80 ms; the stages themselves take 15. And to read a
-record and hand it to Python takes Java 8 us, in place of 2. So a process that was forked with all loaded holds the
-readers of the topics, runs the same stages over the same records, and has the same state servers judge them. Whatever
-is not as it should be, it leaves to Spark, which runs the batch as any other.
+Spark, or the driver in its stead, plans the offsets of a batch, and writes them before it runs and after it; that is
+all a batch of some hundred records needs of it. To plan its query and start a task takes 50 to 80 ms; the stages
+themselves take 15. And to read a record and hand it to Python takes Java 8 us, in place of 2. So a process that was
+forked with all loaded holds the readers of the topics, runs the same stages over the same records, and has the same
+state servers judge them. Whatever is not as it should be, it leaves to Spark, which runs the batch as any other.
 """
 
 from __future__ import annotations
 
 import pickle
 import sys
+import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
+_TURN_S = 0.002  # that one of several streams is waited for
 READ_WAIT_S = 5.0  # those of a batch are in the broker when it is planned; after this wait Spark runs it
 
 
@@ -69,6 +71,22 @@ class BatchRequest:
 
     task: Task
     ranges: Mapping[str, Mapping[Place, Range]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedRequest:
+    """How far the records go that are in memory: by stream, where the next batch begins in each partition.
+
+    ``wait_s``: for a first record. ``records_max``: of a batch.
+    """
+
+    starts: Mapping[str, Mapping[Place, int]]
+    wait_s: float
+    records_max: int
+
+
+# By stream and partition, where the records in memory end; empty: there are none.
+Ends = Mapping[str, Mapping[Place, int]]
 
 
 class InProcessWorker:
@@ -102,6 +120,25 @@ class InProcessWorker:
         except RangeUnavailableError:
             return None
         return rows
+
+    def buffered(self, request: BufferedRequest) -> Ends | None:
+        """Where the records in memory end; None where they are more than a batch may have, or cannot be read."""
+        until_s = time.monotonic() + request.wait_s
+        wait_s = request.wait_s if len(request.starts) == 1 else _TURN_S
+        count, ends = 0, dict[str, Mapping[Place, int]]()
+        try:
+            while not count:
+                for stream, starts in request.starts.items():
+                    patience_s, enough = (0.0 if count else wait_s), request.records_max + 1
+                    found, ends[stream] = self._tails[stream].buffered(starts, patience_s, enough)
+                    count += found
+                if time.monotonic() >= until_s:
+                    break
+        except RangeUnavailableError:
+            return None
+        if count > request.records_max:
+            return None
+        return ends if count else {}
 
     def _read(self, of: Mapping[str, Mapping[Place, Range]]) -> Generator[pa.RecordBatch]:
         """The records of each stream's ranges, in slices; all are read before the first shard is judged."""
@@ -147,12 +184,12 @@ def serve(connection: Connection) -> None:
     while True:
         request = pickle.loads(connection.recv_bytes())  # noqa: S301 - as above
         try:
-            rows = direct.run(request)
+            answer = direct.buffered(request) if isinstance(request, BufferedRequest) else direct.run(request)
         except Exception as error:  # noqa: BLE001 - as above
             sys.stderr.write(f"a batch is left to Spark: {type(error).__name__}: {error}\n")
-            rows = None
-        if request.ranges is not None:
-            connection.send_bytes(pickle.dumps(rows))
+            answer = None
+        if isinstance(request, BufferedRequest) or request.ranges is not None:
+            connection.send_bytes(pickle.dumps(answer))
 
 
 def main() -> None:
