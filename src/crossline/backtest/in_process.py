@@ -31,7 +31,8 @@ from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
-from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
+from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows
+from crossline.runtime.sources.table_dealing import TableDealer
 from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import Stage, in_one, stages_of
 from crossline.runtime.work.rows import Rows
@@ -285,6 +286,7 @@ class Inputs:
     def batches(self, count: int) -> Iterator[Dealt]:
         """The chunks that each of ``count`` processes reads, batch by batch."""
         at, done = dict.fromkeys(self.logs, 0), 0
+        tables = TableDealer(count, AHEAD * self.batch_bytes)
         while True:
             given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
             for stream, log in self.logs.items():
@@ -293,8 +295,9 @@ class Inputs:
                 at[stream] = end
                 done += sum(chunk.end - chunk.start for chunk in chunks)
                 last = chunks[-1].sequence if chunks and log.reach(end, self._most(stream)) == end else -1
-                for mine, run in zip(given, deal_chunks(chunks, count), strict=False):
-                    mine.append(self.intake.marked(stream, chunk_rows(run), last))
+                for mine, run in zip(given, tables.deal(chunks), strict=False):
+                    if run:
+                        mine.append(self.intake.marked(stream, chunk_rows(run), last))
             if not any(given):
                 return
             self.ends.append(done)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, BinaryIO
 
+from crossline.basics.errors import SourceError
 from crossline.io.chunks import ChunkRef
 from crossline.io.files.forward_readers import ForwardReaders
 from crossline.io.files.identity import open_chunk
@@ -32,6 +33,17 @@ def table_size(file: BinaryIO) -> tuple[int, int]:
         if isinstance(error, OSError) and error.errno is not None:  # the disk, not what is on it
             raise
         return 0, 1
+
+
+def group_ends(chunk: ChunkRef) -> list[int]:
+    """The row behind the last one of each group of rows in the file of a piece; none where it cannot be read now."""
+    parquet = import_module("pyarrow.parquet")
+    try:
+        with open_chunk(chunk) as file:
+            footer = parquet.read_metadata(file)
+    except (OSError, ValueError, SourceError, import_module("pyarrow").ArrowException):
+        return []  # who reads the piece says so
+    return list(accumulate(footer.row_group(number).num_rows for number in range(footer.num_row_groups)))
 
 
 def rows_between(chunk: ChunkRef) -> tuple[int, int]:
