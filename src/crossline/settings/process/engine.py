@@ -71,9 +71,9 @@ class EngineSettings(Settings):
     )
     standby: bool = Field(
         default=False,
-        description="Whether the state of each shard is held twice: by a second process on this machine, and, where "
-        "there are several executors, by another one of these, which takes over where one is lost. It takes twice the "
-        "memory; without it, its log is read again.",
+        description="Whether the state of each shard is held twice: by a second process on this machine, and "
+        "where there are several executors, by another one of these, which takes over where one is lost. The state "
+        "takes twice the memory; without it, its log is read again.",
     )
     backfill: bool = Field(
         default=True,
