@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crossline.io.chunks import ChunkRef
-from crossline.runtime.sources.files import FileInput, complete_chunks
+from crossline.io.files.log import FileChunks
 from crossline.runtime.sources.references import deal_chunks
 from crossline.runtime.sources.table_dealing import TableDealer
 
@@ -24,8 +24,7 @@ def pieces(folder: Path, rows: list[int], group_rows: int) -> list[ChunkRef]:
     for number, count in enumerate(rows):
         table = pa.table({"a": pa.array(range(count), pa.int8() if count < 128 else pa.int64())})
         pq.write_table(table, folder / "in" / f"{number}.parquet", row_group_size=group_rows)
-    files = FileInput("s", (str(folder / "in"),), "parquet")
-    log = complete_chunks(files, str(folder / "log"), PIECE_ROWS * ROW_BYTES)
+    log = FileChunks([str(folder / "in")], str(folder / "log"), PIECE_ROWS * ROW_BYTES, whole_files=True)
     found = log.chunks(0, log.poll(0))
     assert {each.row_bytes for each in found} == {ROW_BYTES}
     return found
