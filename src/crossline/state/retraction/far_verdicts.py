@@ -62,9 +62,10 @@ class FarVerdicts:
         windows = [plan.windows[each.window] for each in used]
         if any(each.delay_ms or each.resolution_ms or each.right_open for each in windows):
             return None
+        if not all(each.aggregate in GROWING for each in used):  # others may have no column, or a filter in its place
+            return None
         summed = [plan.columns[each.column][1] for each in used if each.aggregate not in ("count", "distinct_count")]
-        known = all(each.aggregate in GROWING for each in used)
-        return FarVerdicts(plan) if known and all(kind == "int" for kind in summed) else None
+        return FarVerdicts(plan) if all(kind == "int" for kind in summed) else None
 
     def piece(self, table: Table, rows: I64, first: int) -> Piece | None:
         """What there is to judge of a key, with its verdicts; None where totals do not tell them.
