@@ -74,8 +74,8 @@ class KafkaRangeReader:
         try:
             self._go_to(starts)
             until_s = time.monotonic() + wait_s
-            if self._count() < enough:
-                self._take(0)
+            while self._count() < enough and self._take(0):  # a call gives AT_ONCE of them
+                pass
             while not self._count() and (left_s := until_s - time.monotonic()) > 0:
                 self._take(left_s)
         except KafkaException as error:
