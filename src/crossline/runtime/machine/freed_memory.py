@@ -22,6 +22,6 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, APART_BYTES)
     mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - the daemon trims its path before it loads any
 
     pa.set_memory_pool(pa.system_memory_pool())
