@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from e2e.project import from_twin
 from e2e.state_server_homes import SHARDS, STATE_SERVERS, Home, batches_of, read_of, until
-from e2e.traffic import OF_RECORDS, Record, expected, records
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    with Home(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def log() -> list[Record]:
-    return records(120, seed=12)
-
-
-@pytest.fixture(scope="module")
-def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
-    return from_twin(expected(OF_RECORDS, log))
+from e2e.traffic import Record
 
 
 def standbys(home: Home) -> set[int]:

@@ -6,9 +6,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -25,25 +23,8 @@ from crossline.runtime.workers import state_server, state_servers
 from crossline.runtime.workers.fork_server import request_state_server
 from crossline.runtime.workers.state_server import StateServerFolder
 from crossline.runtime.workers.state_servers import judge_shards
-from e2e.project import from_twin
 from e2e.state_server_homes import SHARDS, STATE_SERVERS, Home, alerts_in, batches_of, loaded, read_of, until
-from e2e.traffic import OF_RECORDS, Record, expected, records
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
-    with Home(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def log() -> list[Record]:
-    return records(120, seed=12)
-
-
-@pytest.fixture(scope="module")
-def twin(log: list[Record]) -> dict[str, tuple[Any, ...]]:
-    return from_twin(expected(OF_RECORDS, log))
+from e2e.traffic import Record
 
 
 def test_workers_come_and_go_and_the_state_servers_stay(home: Home, log: list[Record], twin: Any) -> None:
