@@ -21,6 +21,7 @@ from crossline.runtime.java.launch import started
 from crossline.runtime.machine.processors import processors
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
 from crossline.runtime.pipeline.input_ahead import input_ahead
+from crossline.runtime.pipeline.stage_processes import StageProcesses, chunks_of_batch
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.rule_costs import Costs, shown
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
@@ -35,13 +36,15 @@ from crossline.runtime.spark_internals.rate_controller import RateController
 from crossline.runtime.spark_internals.shard_placement import ShardPlacement
 from crossline.runtime.stages.outcome import Outcome, collect_from_spark, collect_outcome
 from crossline.runtime.stages.spill import clear
-from crossline.runtime.stages.stages import stages_of
+from crossline.runtime.stages.stages import stage_count, stages_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.offset_history import OffsetHistory
+from crossline.runtime.work.rows import Rows, StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import AHEAD, IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
 from crossline.runtime.workers.in_process_worker import Setup
+from crossline.runtime.workers.stage_worker import StageSetup
 from crossline.runtime.workers.state_servers import StateServerJudge
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
@@ -230,8 +233,9 @@ class Batches:
         )
         self._spill_folder = spill_folder_of(settings)
         self.in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
+        self._processes = self._stage_processes()
         self._ahead = input_ahead(
-            spark, sources, settings.checkpoint, settings.partitions, self._spill_folder, stopping
+            spark, sources, settings.checkpoint, settings.partitions, self._spill_folder, stopping, self._processes
         )
         self._costs = Costs()
         self.rate = RateController(settings.records_max, settings.within_ms) if settings.records_max else None
@@ -242,6 +246,17 @@ class Batches:
         self.way = STAGES
         self._counted = -1
         self.done = -1  # the last batch that is with every sink, and noted
+
+    def _stage_processes(self) -> StageProcesses | None:
+        """What runs batches of chunks without a job; None: it is not to, tasks run elsewhere, or sources have none."""
+        java, settings, folder = started(), self._settings, self._spill_folder
+        chunked = all(source.chunks is not None for source in self._sources)
+        if java is None or java.zygote is None or folder is None or not settings.in_process or not chunked:
+            return None
+        intakes = {source.stream: source.intake for source in self._sources}
+        file, count = self._changes.file, settings.partitions
+        setup = StageSetup(file, self._cache, count, java.folder.path, folder, intakes, settings.topic)
+        return StageProcesses(java.folder.path / "zygote", setup, count, self._stopping)
 
     def run(self, frame: Frame, intake: Intake, batch_id: int, *, stored: bool = False) -> None:
         """Judge the records of a frame, which ``intake`` reads, and give what comes of it to all sinks.
@@ -305,24 +320,36 @@ class Batches:
                     return self._ran(IN_PROCESS, collect_outcome(rows, fetchers))
             else:
                 self.in_process.rest()
-        publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
+        taken = None
         try:
-            snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
-            rows = None
             if self._ahead is not None and not stored:
-                rows = self._ahead.rows(task.batch_id, self._changes.snapshot)
-            taken = rows is not None
-            raw = frame() if rows is None else rows_frame(self._spark, rows)
-            planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, taken=taken)
-            outcome = self._ran(self._planner.way, collect_from_spark(planned, fetchers))
-            if stored:
-                outcome.figures[STORED] = 1
-            if taken:
-                outcome.figures[AHEAD] = 1
-            return outcome
+                taken = self._ahead.rows(task.batch_id, self._changes.snapshot)
+            rows = None if stored else self._run_in_processes(task, taken)
+            if rows is not None:
+                outcome = self._ran(IN_PROCESS, collect_outcome(rows, fetchers))
+            else:
+                publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
+                snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
+                raw = frame() if taken is None else rows_frame(self._spark, taken)
+                ahead = taken is not None
+                planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, taken=ahead)
+                outcome = self._ran(self._planner.way, collect_from_spark(planned, fetchers))
         finally:
             if self._spill_folder is not None:
                 clear(self._spill_folder)
+        if stored:
+            outcome.figures[STORED] = 1
+        if taken is not None:
+            outcome.figures[AHEAD] = 1
+        return outcome
+
+    def _run_in_processes(self, task: Task, taken: StageRows | None) -> Rows | None:
+        """The outcome rows of a batch of chunks; ``taken``: of its first stage. None where Spark is to run it."""
+        if self._processes is None:
+            return None
+        chunks = chunks_of_batch(self._settings.checkpoint, task.batch_id, self._sources)
+        stages = stage_count(self._changes.snapshot)
+        return None if chunks is None else self._processes.run(task, chunks, taken, stages)
 
     def _ran(self, way: str, outcome: Outcome) -> Outcome:
         """``outcome`` with ``way`` in its figures."""
@@ -337,6 +364,8 @@ class Batches:
         """Let go of what runs batches."""
         if self._ahead is not None:
             self._ahead.close()
+        if self._processes is not None:
+            self._processes.close()
         if self.in_process is not None:
             self.in_process.close()
 

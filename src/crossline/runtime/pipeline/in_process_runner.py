@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -12,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from crossline.io.kafka.unavailable_range import Place, Range
-from crossline.runtime.machine.zygote_client import request_fork
 from crossline.runtime.snapshot.spark_log import offsets_of
 from crossline.runtime.sources.plan_source import SourcePlan
+from crossline.runtime.work.rests import Rests
 from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
+from crossline.runtime.workers.forked_process import forked_process
 from crossline.runtime.workers.in_process_worker import CHUNKS, BatchRequest, BufferedRequest, Ends, Setup
 
 ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
-REST_MAX = 200  # batches that Spark runs after one that could not be handed over: one, then twice as many each time
 _LOOK_S = 0.1  # whether it is being stopped
 MODULE = "crossline.runtime.workers.in_process_worker"
 
@@ -68,8 +67,7 @@ class InProcessRunner:
         self._setup = setup
         self._stopping = stopping
         self._connection: Connection | None = None
-        self._rests = 0
-        self._rest = 1
+        self._rests = Rests()
         self._reading = False
 
     def buffered(self, starts: Mapping[str, Mapping[Place, int]], wait_s: float, records_max: int) -> Ends | None:
@@ -78,7 +76,7 @@ class InProcessRunner:
         None where they are more than ``records_max``, or Spark is to run the next batch.
         """
         until_s = time.monotonic() + wait_s
-        while self._connection is not None and not self._rests:
+        while self._connection is not None and not self._rests.left:
             left_s = max(0.0, until_s - time.monotonic())
             # The process cannot be stopped while it waits.
             request = BufferedRequest(starts, min(left_s, _LOOK_S), records_max)
@@ -89,8 +87,7 @@ class InProcessRunner:
 
     def run(self, task: Task, ranges: Ranges) -> Rows | None:
         """The outcome rows of the batch; None where Spark is to run it."""
-        if self._rests > 0:
-            self._rests -= 1
+        if self._rests.take():
             return None
         rows: Rows | None = None
         try:
@@ -101,9 +98,9 @@ class InProcessRunner:
             self._reading = True
             rows = self._ask(connection, BatchRequest(task, ranges))
         if rows is None:
-            self._rests, self._rest = self._rest, min(2 * self._rest, REST_MAX)
+            self._rests.failed()
         else:
-            self._rest = 1
+            self._rests.succeeded()
         return rows
 
     def _ask(self, connection: Connection, request: BatchRequest | BufferedRequest) -> Any:
@@ -142,15 +139,6 @@ class InProcessRunner:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            self._connection = _forked(self._zygote)
+            self._connection = forked_process(self._zygote, MODULE)
             self._connection.send_bytes(pickle.dumps(self._setup))
         return self._connection
-
-
-def _forked(zygote: Path) -> Connection:
-    """A new process that runs ``MODULE``, as ``attach`` asks for one, with a socket for its standard input."""
-    mine, theirs = socket.socketpair()
-    with theirs:
-        # Its output is no result: all of it goes to the standard error.
-        request_fork(str(zygote), MODULE, [], [theirs.fileno(), 2, 2]).close()
-    return Connection(mine.detach())

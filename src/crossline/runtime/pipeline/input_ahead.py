@@ -19,16 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from crossline.basics.errors import StoppedError
 from crossline.logs import get_logger
+from crossline.runtime.pipeline.stage_processes import StageProcesses, chunks_between
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
 from crossline.runtime.snapshot.spark_log import offsets_of, query_id
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.spark.flow import taken_in
 from crossline.runtime.spark.task import publish_batch
 from crossline.runtime.stages.stages import take_in_stage
+from crossline.runtime.work.rows import StageRows
+from crossline.runtime.work.task import Task
 
 LOOK_S = 0.2
 
@@ -43,13 +46,14 @@ class _Ahead:
     start: dict[str, Any]
     end: dict[str, Any]
     snapshot: PlanSnapshot
-    rows: Future[pa.Table]
+    rows: Future[StageRows]
 
 
 class InputAhead:
     """Takes in the next batch of one source. Used by one thread at a time.
 
     ``spill_folder``: where large bodies of rows go; it is cleared after each batch, before ``begin`` is called.
+    ``processes``: what runs the stage; where they are none, or do not, a job of Spark does.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class InputAhead:
         partitions: int,
         spill_folder: Path,
         stopping: threading.Event,
+        processes: StageProcesses | None,
     ) -> None:
         self._spark = spark
         self._source = source
@@ -67,6 +72,7 @@ class InputAhead:
         self._partitions = partitions
         self._spill_folder = spill_folder
         self._stopping = stopping
+        self._processes = processes
         self._tag = f"crossline-ahead-{uuid.uuid4().hex}"
         self._thread = ThreadPoolExecutor(1, "ahead")
         self._ahead: _Ahead | None = None
@@ -88,7 +94,15 @@ class InputAhead:
 
     def _take_in(
         self, batch_id: int, start: dict[str, Any], end: dict[str, Any], snapshots: SnapshotSource
-    ) -> pa.Table:
+    ) -> StageRows:
+        if self._processes is not None:
+            task = Task(query_id(self._checkpoint), batch_id, began_ms=0)
+            chunks = chunks_between(self._source, start, end)
+            rows = None if chunks is None else self._processes.take_in(task, {self._source.stream: chunks})
+            if rows is not None:
+                return rows
+            if self._stopping.is_set():
+                raise StoppedError("stopped before the next batch was taken in")
         context = self._spark.sparkContext
         context.addJobTag(self._tag)
         publish_batch(self._spark, query_id(self._checkpoint), batch_id, 0)
@@ -96,7 +110,7 @@ class InputAhead:
         stage = take_in_stage(snapshots, self._source.intake)
         return taken_in(frame, stage, self._partitions, self._spill_folder)
 
-    def rows(self, batch_id: int, snapshot: PlanSnapshot) -> pa.Table | None:
+    def rows(self, batch_id: int, snapshot: PlanSnapshot) -> StageRows | None:
         """What the first stage makes of batch ``batch_id``; None where that was not done, or by another snapshot."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
@@ -122,7 +136,7 @@ class InputAhead:
         return begins == [ahead.start] and ends == [ahead.end]
 
     def _end(self, ahead: _Ahead) -> None:
-        """Cancel its job, which may be about to start, and wait until it has ended."""
+        """Cancel its job, which may be about to start, and wait until it, or what processes do, has ended."""
         while not ahead.rows.cancel() and not ahead.rows.done():
             with suppress(Exception):  # a Spark that is gone has no jobs
                 self._spark.sparkContext.cancelJobsWithTag(self._tag)
@@ -148,8 +162,9 @@ def input_ahead(
     partitions: int,
     spill_folder: Path | None,
     stopping: threading.Event,
+    processes: StageProcesses | None,
 ) -> InputAhead | None:
     """What takes in the next batch; None where tasks may run elsewhere, or no source says what it will be."""
     if spill_folder is None or len(sources) != 1 or sources[0].planned is None:
         return None
-    return InputAhead(spark, sources[0], checkpoint, partitions, spill_folder, stopping)
+    return InputAhead(spark, sources[0], checkpoint, partitions, spill_folder, stopping, processes)

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.generate.source import Generator
+from crossline.io.chunks import ChunkRef
 from crossline.io.files.lines import Unended
 from crossline.io.files.listing import ChunkList
 from crossline.io.recordlog.sync import SUFFIX as LOG_SUFFIX
@@ -48,7 +49,7 @@ def api_source(stream: str, path: str, checkpoint: str, cores: int, batch_bytes:
     """
     files = FileInput(stream, (f"{glob.escape(path)}/*{LOG_SUFFIX}",), "json")
     plan = _of_files(files, patterns_of(files, there=False), checkpoint, cores, batch_bytes, "waits", synced=True)
-    return replace(plan, listed=f"{checkpoint}/sources/{stream}", planned=None)
+    return replace(plan, listed=f"{checkpoint}/sources/{stream}", planned=None, chunks=None)
 
 
 def _of_files(
@@ -86,6 +87,7 @@ def _of_files(
         waiting=Listed(folder),
         unit="bytes",
         planned=_Planned(folder),
+        chunks=_ListedChunks(folder),
     )
 
 
@@ -112,6 +114,7 @@ def generated_source(stream: str, source: Generator, checkpoint: str, cores: int
         lambda spark, start, end: _backfill(spark, settings, start, end),
         amount=lambda offsets: offsets["chunk"] * chunk if offsets else 0,
         planned=_Planned(settings["folder"]),
+        chunks=lambda first, last: chunks_between(settings, first, last),
     )
 
 
@@ -124,6 +127,20 @@ class _Planned:
     def __call__(self, offsets: dict[str, Any]) -> dict[str, Any] | None:
         end = planned_end(self.folder, offsets["chunk"])
         return None if end is None else {"chunk": end}
+
+
+class _ListedChunks:
+    """Chunks of the list in a folder by number, asked for in their order."""
+
+    def __init__(self, folder: str) -> None:
+        self._list = ChunkList(folder)
+
+    def __call__(self, first: int, last: int) -> list[ChunkRef]:
+        """Those from number ``first`` to ``last`` - 1; not those of long ago, nor what is not in the list."""
+        self._list.refresh()
+        found = self._list.chunks(first, last)
+        self._list.forget(first)
+        return found
 
 
 class _Bytes:

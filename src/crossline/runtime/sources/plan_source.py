@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.tokens.letters import withheld
+from crossline.io.chunks import ChunkRef
 from crossline.runtime.sources.intake import Intake
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class SourcePlan:
     of the list of its chunks, where batches of it are to be small, and soon: these need no task of Spark.
     ``first``: given offsets of topics, the first that these still have; None where a source keeps its records.
     ``planned``: given where a batch ends, where the next one will; None where that is open, or never known before.
+    ``chunks``: those from one number to another, where offsets are numbers of chunks, and batches of any size.
     """
 
     stream: str
@@ -88,3 +90,4 @@ class SourcePlan:
     listed: str | None = None
     first: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     planned: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
+    chunks: Callable[[int, int], Sequence[ChunkRef]] | None = None

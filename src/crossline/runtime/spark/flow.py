@@ -14,9 +14,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from crossline.runtime.sources.intake import Intake, TaggedIntake
 from crossline.runtime.spark.task import running_task
 from crossline.runtime.spark_internals.shard_placement import ShardPlacement
-from crossline.runtime.stages.rows import ArrowBatches
+from crossline.runtime.stages.rows import ArrowBatches, rows_of, stage_rows
 from crossline.runtime.stages.spill import SpillBodies
 from crossline.runtime.stages.stages import Stage, StageFunction, in_one
+from crossline.runtime.work.rows import StageRows
 
 Input = tuple[DataFrame, Intake]
 
@@ -63,15 +64,15 @@ def in_stages(
     return frame
 
 
-def taken_in(frame: DataFrame, stage: Stage, partitions: int, spill_folder: Path) -> pa.Table:
+def taken_in(frame: DataFrame, stage: Stage, partitions: int, spill_folder: Path) -> StageRows:
     """The rows that the first stage makes of ``frame``, for ``in_stages`` of the others."""
     step = SpillBodies(stage.step, spill_folder)
-    return frame.mapInArrow(_in_task(step, partitions), _ROWS).toArrow()
+    return stage_rows(frame.mapInArrow(_in_task(step, partitions), _ROWS).toArrow())
 
 
-def rows_frame(spark: SparkSession, rows: pa.Table) -> DataFrame:
+def rows_frame(spark: SparkSession, rows: StageRows) -> DataFrame:
     """``rows`` of a stage, which were collected, as the input of the next."""
-    return spark.createDataFrame(rows, _ROWS)
+    return spark.createDataFrame(pa.Table.from_batches([rows_of(rows)]), _ROWS)
 
 
 def in_one_task(frame: DataFrame, stages: Sequence[Stage]) -> DataFrame:

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 
 from crossline.plan.costs import Meter
+from crossline.runtime.work.rows import StageRows
 
 ArrowBatches = Iterator[pa.RecordBatch]
 
@@ -28,6 +29,11 @@ def rows_of(rows: Sequence[tuple[int, int, str, Body]]) -> pa.RecordBatch:
     *others, bodies = zip(*rows, strict=True) if rows else ((), (), (), ())
     arrays = [pa.array(list(column), each.type) for column, each in zip(others, _ROWS, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, _joined(bodies)], schema=_ROWS)
+
+
+def stage_rows(rows: pa.RecordBatch | pa.Table) -> StageRows:
+    """Inverse of ``rows_of``."""
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 def _joined(bodies: Sequence[Body]) -> pa.Array:

@@ -65,6 +65,11 @@ def stages_of(
     return (*stages, Stage("decide", DecideShards(source, decision_stage_number(snapshot), keeping, patient)))
 
 
+def stage_count(snapshot: PlanSnapshot) -> int:
+    """How many stages a batch goes through by ``snapshot``, as ``stages_of`` makes them."""
+    return 1 + snapshot.depth + (snapshot.deciding is not None)
+
+
 def take_in_stage(source: SnapshotSource, intake: Intake) -> Stage:
     """The first stage, which has no state."""
     return Stage("take in", TakeIn(source, intake), by_shard=False)

@@ -44,6 +44,7 @@ def preload() -> None:
     import crossline.runtime.stages.decision_writer  # noqa: PLC0415
     import crossline.runtime.workers.in_process_worker  # noqa: PLC0415
     import crossline.runtime.workers.read_ahead  # noqa: PLC0415
+    import crossline.runtime.workers.stage_worker  # noqa: PLC0415
     import crossline.runtime.workers.state_servers  # noqa: PLC0415
     import crossline.state.retraction.kernel  # noqa: F401, PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415

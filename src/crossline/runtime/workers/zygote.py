@@ -29,9 +29,10 @@ LOADED_MODULES = (
     "crossline.runtime.workers.daemon",
     "crossline.runtime.workers.in_process_worker",
     "crossline.runtime.workers.read_ahead",
+    "crossline.runtime.workers.stage_worker",
 )
-# This one may compile for minutes what a batch needs, and sees only afterwards that its client is gone.
-ENDS_WITH_US = "crossline.runtime.workers.in_process_worker"
+# These may compile for minutes what a batch needs, and see only afterwards that their client is gone.
+END_WITH_US = ("crossline.runtime.workers.in_process_worker", "crossline.runtime.workers.stage_worker")
 _LENGTH = 8
 
 
@@ -70,7 +71,7 @@ def _go_on(connection: socket.socket) -> None:
     code = 1
     try:
         request = _become(connection)
-        if request["module"] == ENDS_WITH_US:
+        if request["module"] in END_WITH_US:
             end_with_parent()
         code = _run(request["module"])
     except SystemExit as end:
