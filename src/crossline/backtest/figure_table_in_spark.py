@@ -14,8 +14,8 @@ from crossline.backtest.figure_table import FigureCounts, TableWriter
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_feed import FixedFeed
 from crossline.runtime.machine.temporary_folders import own_folder_for
-from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.pipeline.planner import PipelineSettings
 from crossline.runtime.sources.inputs import file_source
 from crossline.runtime.stages.feature_table import FigureTypes
 

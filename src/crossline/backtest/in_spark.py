@@ -13,8 +13,8 @@ from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_feed import FixedFeed
 from crossline.runtime.machine.temporary_folders import own_folder_for
-from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.pipeline.planner import PipelineSettings
 from crossline.runtime.sources.inputs import file_source
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from crossline.runtime.changes.rule_feed import DirectoryFeed, FixedFeed
 from crossline.runtime.changes.stored_past import StoredPast
 from crossline.runtime.java.launch import RunningJava, is_on_this_machine
 from crossline.runtime.java.settings import DAEMON
-from crossline.runtime.pipeline.batches import PipelineSettings
 from crossline.runtime.pipeline.feed_sink import FEED, FeedSink, InForce, SourceEnds
 from crossline.runtime.pipeline.lake_spool_sink import BatchRanges, LakeSpoolSink
 from crossline.runtime.pipeline.pipeline import Pipeline
+from crossline.runtime.pipeline.planner import PipelineSettings
 from crossline.runtime.snapshot.checkpoint import Checkpoint, SourceMark
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claim_checkpoint
 from crossline.runtime.snapshot.previous_snapshot import previous_snapshot

@@ -2,195 +2,46 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from crossline.io.chunks import READY
-from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
-from crossline.rules.breaker import Bound
 from crossline.runtime.changes.rule_changes import RuleChanges
-from crossline.runtime.java.launch import started
 from crossline.runtime.machine.processors import processors
-from crossline.runtime.pipeline.in_process_runner import InProcessRunner, ranges_of, records_in
+from crossline.runtime.pipeline.beside_spark import in_process_runner, spill_folder_of, stage_processes
+from crossline.runtime.pipeline.in_process_runner import ranges_of, records_in
 from crossline.runtime.pipeline.input_ahead import input_ahead
-from crossline.runtime.pipeline.stage_processes import StageProcesses, chunks_of_batch
+from crossline.runtime.pipeline.planner import ONE_TASK_RECORDS, PipelineSettings, Planner
+from crossline.runtime.pipeline.stage_processes import chunks_of_batch
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.rule_costs import Costs, shown
-from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotFile, SnapshotSource
-from crossline.runtime.snapshot.snapshot_distribution import SnapshotDistribution
 from crossline.runtime.snapshot.spark_log import began_ms, query_id
-from crossline.runtime.sources.intake import Intake, KafkaIntake
+from crossline.runtime.sources.intake import Intake
 from crossline.runtime.sources.plan_source import SourcePlan, fetchers_of
-from crossline.runtime.spark.flow import Input, in_one_task, in_stages, rows_frame, union_of
+from crossline.runtime.spark.flow import rows_frame
 from crossline.runtime.spark.task import publish_batch
 from crossline.runtime.spark_internals.batch_fetcher import Frame
 from crossline.runtime.spark_internals.rate_controller import RateController
-from crossline.runtime.spark_internals.shard_placement import ShardPlacement
 from crossline.runtime.stages.outcome import Outcome, collect_from_spark, collect_outcome
 from crossline.runtime.stages.spill import clear
-from crossline.runtime.stages.stages import stage_count, stages_of
+from crossline.runtime.stages.stages import stage_count
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.rows import Rows, StageRows
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
-from crossline.runtime.work.totals import AHEAD, IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
-from crossline.runtime.workers.in_process_worker import Setup
-from crossline.runtime.workers.stage_worker import StageSetup
-from crossline.runtime.workers.state_servers import StateServerJudge
+from crossline.runtime.work.totals import AHEAD, IN_PROCESS, RAN, STAGES, STORED, Totals
 
-# Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
-ONE_TASK_RECORDS = 8_000
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
 IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
-# With shard placement, a process drops a shard that no task used in this many batches. A shard that one batch
-# judges elsewhere (its executor was busy) stays cached there in case that happens again soon.
-USED_WITHIN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class PipelineSettings:
-    """Plain values.
-
-    ``partitions``: tasks of the detecting stage. ``trigger_ms`` 0: a batch as soon as the one before is done.
-    ``shards_held``: shards whose state a process may hold. ``one_machine``: tasks and all state are here, so that small
-    batches may be one task or none, and large ones travel in files. ``in_process``: none, where that can be.
-    ``placement``: tasks of a shard run on one executor, where Spark supports that. ``standby``: see ``ShardCache``.
-    ``breaker``: the circuit breaker of rules without a bound of their own.
-    ``tables``: where tasks that see no file of this machine find tables; the plan snapshot travels with each batch
-    then. ``state``: where shards log their state, where that is not in the checkpoint's folder. ``topic``: where the
-    tasks give decisions on all records; None: nowhere. ``records_max``: of a batch, from all topics; 0 where there are
-    none. ``within_ms``: how long a batch of these should take.
-    """
-
-    name: str
-    checkpoint: str
-    partitions: int
-    trigger_ms: int
-    shards_held: int
-    backfill: bool = True
-    one_machine: bool = False
-    in_process: bool = True
-    placement: bool = False
-    standby: bool = False
-    breaker: Bound | None = None
-    state: str | None = None
-    tables: str | None = None
-    topic: DecisionTopic | None = None
-    records_max: int = 0
-    within_ms: int = 5_000
-
-    @property
-    def state_root(self) -> str:
-        """Where shards log their state."""
-        return self.state or f"{self.checkpoint}/state"
-
-
-class Planner:
-    """How a batch is run: in stages, or in one task where the batch before was small.
-
-    ``way``: which of them the batch that was planned last is.
-    """
-
-    def __init__(
-        self, settings: PipelineSettings, stopping: threading.Event, placement: ShardPlacement | None = None
-    ) -> None:
-        self._settings = settings
-        self._distribution = SnapshotDistribution(settings.tables, stopping) if settings.tables is not None else None
-        self._placement = placement
-        self._last_records = ONE_TASK_RECORDS + 1
-        self.way = STAGES
-
-    def plan(
-        self,
-        raw: Input,
-        snapshot: SnapshotSource,
-        cache: ShardCache,
-        spill_folder: Path | None = None,
-        *,
-        taken: bool = False,
-    ) -> DataFrame:
-        """The size of the last batch stands for this one's, not known before.
-
-        ``spill_folder``: see ``in_stages``. ``taken``: ``raw`` has the rows of the first stage, which was done ahead.
-        """
-        frame, intake = raw
-        partitions = self._settings.partitions
-        topic, standby_of = self._settings.topic, tuple[int, ...]()
-        if self._placement is not None:
-            self._placement.refresh()
-            if self._placement.available:
-                cache = replace(cache, used_within=USED_WITHIN)
-            if cache.standby:
-                standby_of = self._placement.standby_of
-        judge = StateServerJudge(snapshot, cache, partitions, topic, standby_of)
-        stages = stages_of(snapshot, intake, judge, kept=topic is not None)
-        small = self._settings.one_machine and self.small and not taken
-        self.way = ONE_TASK if small else STAGES
-        if taken:
-            return in_stages(frame, stages[1:], partitions, spill_folder, self._placement)
-        if small:
-            return in_one_task(frame, stages)
-        if self._placement is not None and self._settings.records_max:  # of topics, which say where they would be read
-            frame = self._placement.by_host(frame)
-        return in_stages(frame, stages, partitions, spill_folder, self._placement)
-
-    def backfill(self, inputs: Sequence[Input], snapshot: SnapshotSource, cache: ShardCache) -> DataFrame:
-        """The same of records of the past, of several streams."""
-        if self._distribution is not None:
-            snapshot = self._distribution.for_backfill(snapshot.current())
-        return self.plan(union_of(inputs), snapshot, cache)
-
-    def snapshot(self, file: SnapshotFile, snapshot: PlanSnapshot) -> SnapshotSource:
-        """Where tasks find ``snapshot``, which the driver has in ``file``."""
-        return file if self._distribution is None else self._distribution.for_batches(snapshot)
-
-    @property
-    def small(self) -> bool:
-        """Whether the last batch was."""
-        return self._last_records <= ONE_TASK_RECORDS
-
-    def note_size(self, records: int) -> None:
-        """A batch had so many records."""
-        self._last_records = records
-
-
-def in_process_runner(
-    settings: PipelineSettings,
-    sources: Sequence[SourcePlan],
-    snapshot: SnapshotSource,
-    cache: ShardCache,
-    stopping: threading.Event,
-) -> InProcessRunner | None:
-    """What runs batches without a job; None: it is not to, tasks run elsewhere, or batches of a source are large."""
-    java = started()
-    clients = {source.stream: source.client for source in sources if source.client is not None}
-    here = settings.one_machine and settings.in_process
-    listed = {source.stream: source.listed for source in sources if source.listed is not None}
-    if java is None or java.zygote is None or not here or len(clients) + len(listed) < len(sources):
-        return None
-    # It never waits: work that it cannot do at once goes to Spark's tasks, which can be ended.
-    intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
-    folder = java.folder.path
-    setup = Setup(snapshot, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
-    return InProcessRunner(folder / "zygote", setup, stopping)
-
-
-def spill_folder_of(settings: PipelineSettings) -> Path | None:
-    """Where tasks put what others of this machine read, within Java's folder; None where they may run elsewhere."""
-    java = started()
-    if java is None or not settings.one_machine:
-        return None
-    return java.folder.path / f"spill-{secrets.token_hex(8)}"
 
 
 class Batches:
@@ -233,7 +84,7 @@ class Batches:
         )
         self._spill_folder = spill_folder_of(settings)
         self.in_process = in_process_runner(settings, sources, changes.file, self._cache, stopping)
-        self._processes = self._stage_processes()
+        self._processes = stage_processes(settings, sources, changes.file, self._cache, self._spill_folder, stopping)
         self._ahead = input_ahead(
             spark, sources, settings.checkpoint, settings.partitions, self._spill_folder, stopping, self._processes
         )
@@ -246,17 +97,6 @@ class Batches:
         self.way = STAGES
         self._counted = -1
         self.done = -1  # the last batch that is with every sink, and noted
-
-    def _stage_processes(self) -> StageProcesses | None:
-        """What runs batches of chunks without a job; None: it is not to, tasks run elsewhere, or sources have none."""
-        java, settings, folder = started(), self._settings, self._spill_folder
-        chunked = all(source.chunks is not None for source in self._sources)
-        if java is None or java.zygote is None or folder is None or not settings.in_process or not chunked:
-            return None
-        intakes = {source.stream: source.intake for source in self._sources}
-        file, count = self._changes.file, settings.partitions
-        setup = StageSetup(file, self._cache, count, java.folder.path, folder, intakes, settings.topic)
-        return StageProcesses(java.folder.path / "zygote", setup, count, self._stopping)
 
     def run(self, frame: Frame, intake: Intake, batch_id: int, *, stored: bool = False) -> None:
         """Judge the records of a frame, which ``intake`` reads, and give what comes of it to all sinks.

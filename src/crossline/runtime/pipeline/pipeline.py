@@ -19,8 +19,9 @@ from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.changes.rule_feed import RuleFeed
 from crossline.runtime.changes.stored_past import StoredPast
 from crossline.runtime.pipeline.batch_series import BatchSeries
-from crossline.runtime.pipeline.batches import Batches, PipelineSettings, Planner
+from crossline.runtime.pipeline.batches import Batches
 from crossline.runtime.pipeline.pipeline_status import PipelineStatus, SourceBacklog, rules_by_kind, source_backlogs
+from crossline.runtime.pipeline.planner import PipelineSettings, Planner
 from crossline.runtime.pipeline.stored_batches import StoredBatches
 from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
