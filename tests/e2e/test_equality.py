@@ -16,7 +16,7 @@ from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.pipeline import batches
+from crossline.runtime.pipeline import batches, planner
 from crossline.runtime.spark import flow
 from crossline.runtime.stages.spill import clear
 
@@ -107,7 +107,10 @@ def test_runners_say_the_same_in_the_same_order(spark: SparkSession, drained: Pr
     assert here == in_tasks
 
 
-@pytest.mark.parametrize(("seed", "narrow_records", "batch_bytes"), [(1, -1, 1_500), (2, 8, 400)])
+@pytest.mark.parametrize(
+    ("seed", "narrow_records", "batch_bytes", "in_process"),
+    [(1, -1, 1_500, "never"), (2, 8, 400, "never"), (3, 8, 1_500, "auto")],
+)
 def test_files_that_come_one_by_one_give_the_same(
     spark: SparkSession,
     drained: Project,
@@ -117,8 +120,9 @@ def test_files_that_come_one_by_one_give_the_same(
     seed: int,
     narrow_records: int,
     batch_bytes: int,
+    in_process: str,
 ) -> None:
-    """With a restart in the midst, files that grow in the midst of a line, chunks of a few lines, and either plan."""
+    """With a restart in the midst, files that grow in the midst of a line, chunks of a few lines, and each runner."""
     plans: list[str] = []
 
     def noting(plan: Callable[..., DataFrame]) -> Callable[..., DataFrame]:
@@ -129,10 +133,12 @@ def test_files_that_come_one_by_one_give_the_same(
         return noted
 
     for plan in (flow.in_stages, flow.in_one_task):
-        monkeypatch.setattr(batches, plan.__name__, noting(plan))
-    monkeypatch.setattr(batches, "ONE_TASK_RECORDS", narrow_records)
+        monkeypatch.setattr(planner, plan.__name__, noting(plan))
+    for module in (batches, planner):
+        monkeypatch.setattr(module, "ONE_TASK_RECORDS", narrow_records)
     draw = random.Random(seed)
-    engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": batch_bytes}
+    engine = {"trigger": "0s", "shards": draw.randint(1, 4), "max_batch_bytes": batch_bytes, "in_process": in_process}
+    count = 0
     project = Project(tmp_path, RULES, engine={**engine, "checkpoint": "out/checkpoint"})
     given = 0
     for half in range(2):
@@ -147,7 +153,12 @@ def test_files_that_come_one_by_one_give_the_same(
                 running.until_read(given + piece.count(b"\n"))
                 given += piece.count(b"\n")
             given = 0
-    assert set(plans) == ({"in_stages"} if narrow_records < 0 else {"in_stages", "in_one_task"})
+            count += running.pipeline.totals.batches
+    if in_process == "auto":
+        assert len(plans) < count / 2, "not tested"
+    else:
+        assert len(plans) == count
+        assert set(plans) == ({"in_stages"} if narrow_records < 0 else {"in_stages", "in_one_task"})
     assert project.alerts() == drained.alerts()
     assert project.dead() == drained.dead()
     assert project.late() == drained.late()

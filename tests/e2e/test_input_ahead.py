@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from crossline.runtime.pipeline import batches, input_ahead
+from crossline.runtime.pipeline import batches, input_ahead, planner
 from crossline.runtime.pipeline.input_ahead import InputAhead
-from crossline.runtime.work.totals import AHEAD
+from crossline.runtime.pipeline.stage_processes import StageProcesses
+from crossline.runtime.stages.rows import stage_rows
+from crossline.runtime.work.totals import AHEAD, IN_PROCESS, RAN
 
 from .project import Project, figures, from_twin
 from .traffic import RULES, expected, lines, records, velocity
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from crossline.io.sinks.base import Delivery
+    from crossline.runtime.work.rows import StageRows
 
 pytestmark = pytest.mark.spark
 COUNT = 240
@@ -29,14 +32,21 @@ CHANGED_AFTER = 3  # batch
 
 @pytest.fixture(autouse=True)
 def every_batch_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "ONE_TASK_RECORDS", -1)
+    for module in (batches, planner):
+        monkeypatch.setattr(module, "ONE_TASK_RECORDS", -1)
+
+
+@pytest.fixture(params=["auto", "never"])
+def in_process(request: pytest.FixtureRequest) -> str:
+    """Whether processes beside Spark take in, or a job of its own."""
+    return str(request.param)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, in_process: str) -> Project:
     """Some ten batches that wait."""
     engine = {"trigger": "0s", "shards": 3, "max_batch_bytes": 3_000, "checkpoint": "out/checkpoint"}
-    project = Project(tmp_path, RULES, engine={**engine, "master": "local[2]"})
+    project = Project(tmp_path, RULES, engine={**engine, "master": "local[2]", "in_process": in_process})
     project.give("all.jsonl", lines(records(COUNT, seed=1)))
     return project
 
@@ -49,6 +59,9 @@ def ahead(deliveries: list[Delivery]) -> dict[int, bool]:
 def drained(project: Project, spark: SparkSession) -> dict[int, bool]:
     with project.start(spark, complete=True) as running:
         running.pipeline.drain()
+    # Batch 0 is Spark's, whose task begins the state servers.
+    auto = project.settings["engine"]["in_process"] == "auto"
+    assert all((each.figures[RAN] == IN_PROCESS) == (auto and each.batch_id > 0) for each in running.deliveries)
     return ahead(running.deliveries)
 
 
@@ -94,10 +107,11 @@ def test_a_rule_that_comes_meanwhile_judges_from_the_next_batch(
 def test_what_fails_ahead_is_done_by_the_batch(
     spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: Any) -> pa.Table:
+    def fails(*_: Any) -> StageRows:
         raise OSError("no space left in the test")
 
     monkeypatch.setattr(input_ahead, "taken_in", fails)
+    monkeypatch.setattr(StageProcesses, "take_in", fails)
     assert not any(drained(project, spark).values())
     check(project)
 
@@ -125,10 +139,14 @@ def test_a_stop_does_not_wait_for_it(spark: SparkSession, project: Project, monk
                 time.sleep(0.05)
             yield batch
 
-    def never(frame: DataFrame, *_: Any) -> pa.Table:
-        return frame.mapInArrow(endless, frame.schema).toArrow()
+    def never(frame: DataFrame, *_: Any) -> StageRows:
+        return stage_rows(frame.mapInArrow(endless, frame.schema).toArrow())
+
+    def of_spark(*_: Any) -> None:
+        """Not by processes."""
 
     monkeypatch.setattr(input_ahead, "taken_in", never)
+    monkeypatch.setattr(StageProcesses, "take_in", of_spark)
     with project.start(spark) as running:
         running.until(lambda totals: totals.batches >= 1)
         running.pipeline.stop()

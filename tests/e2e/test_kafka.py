@@ -16,7 +16,7 @@ import pytest
 
 from connectors.kafka_mock import WAIT_S, read_topic
 from crossline.runtime.java.launch import session_folder
-from crossline.runtime.pipeline import batches, in_process_runner
+from crossline.runtime.pipeline import batches, beside_spark, in_process_runner
 from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_server import ANNOUNCEMENT
 
@@ -294,7 +294,7 @@ def test_small_batches_run_without_a_job(
 
     Batches that take long are Spark's too, lest they hold up a stream; here the machine may take its time.
     """
-    monkeypatch.setattr(batches, "Setup", partial(Setup, patience_s=WAIT_S))
+    monkeypatch.setattr(beside_spark, "Setup", partial(Setup, patience_s=WAIT_S))
     monkeypatch.setattr(in_process_runner, "ANSWER_S_MAX", WAIT_S)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 360, SEED)
