@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from connectors.kafka_mock import WAIT_S, read_topic
@@ -319,6 +320,8 @@ def test_small_batches_run_without_a_job(
         assert begun > len(jobs)
         runner = running.pipeline._batches.in_process
         assert runner is not None
+        # By that name people, and drills, find it.
+        assert "cl-in-process" in {each.name() for each in psutil.Process().children(recursive=True)}
         runner.close()  # a new process is forked
         send(kafka_broker.brokers, sent[240:300])
         running.until_read(300)

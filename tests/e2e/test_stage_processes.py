@@ -13,6 +13,7 @@ from crossline.runtime.java.launch import started
 from crossline.runtime.pipeline import stage_processes
 from crossline.runtime.pipeline.stage_processes import StageProcesses
 from crossline.runtime.work.totals import IN_PROCESS, RAN
+from crossline.runtime.workers.stage_worker import TITLE
 from crossline.runtime.workers.state_server import ANNOUNCEMENT
 
 from .project import Project, figures, from_twin
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 COUNT = 240
-TITLE = "cl-stage"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def drained(project: Project, spark: SparkSession) -> list[bool]:
 
 def workers() -> list[psutil.Process]:
     """Those of this process, which tests beside it do not share."""
-    return [each for each in psutil.Process().children(recursive=True) if each.name().startswith(TITLE)]
+    return [each for each in psutil.Process().children(recursive=True) if each.name() == TITLE]
 
 
 def before_answer(monkeypatch: pytest.MonkeyPatch, number: int, act: Any) -> None:

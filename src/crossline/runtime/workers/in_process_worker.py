@@ -24,6 +24,7 @@ import pyarrow as pa
 from crossline.io.files.listing import ChunkList
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.kafka.unavailable_range import Place, Range, RangeUnavailableError
+from crossline.runtime.machine.process_title import set_process_title
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.sources.intake import TOGETHER_MAX, Intake, StreamIntake
 from crossline.runtime.sources.messages import message_rows
@@ -38,6 +39,7 @@ from crossline.runtime.workers.state_servers import StateServerJudge
 if TYPE_CHECKING:
     from crossline.io.kafka.range_reader import KafkaRangeReader
 
+TITLE = "cl-in-process"
 CHUNKS: Place = ("", -1)  # the range of a source of chunks: their numbers, of no partition
 CHUNK_BYTES_MAX = 8 << 20  # of a batch from files that is read here
 _TURN_S = 0.002  # that one of several streams is waited for
@@ -194,5 +196,6 @@ def serve(connection: Connection) -> None:
 
 def main() -> None:
     """Serve whichever process had this process forked, at its standard input."""
+    set_process_title(TITLE)
     with suppress(EOFError, ConnectionError):  # it is also reset, where the end comes with something unread
         serve(Connection(0))

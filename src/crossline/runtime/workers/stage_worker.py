@@ -21,6 +21,7 @@ import pyarrow as pa
 from crossline.io.chunks import ChunkRef
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.runtime.machine.freed_memory import keep_freed_memory
+from crossline.runtime.machine.process_title import set_process_title
 from crossline.runtime.snapshot.snapshot import SnapshotSource
 from crossline.runtime.sources.intake import Intake, StreamIntake
 from crossline.runtime.sources.references import chunk_rows
@@ -32,6 +33,9 @@ from crossline.runtime.work.rows import StageRows
 from crossline.runtime.work.task import Task
 from crossline.runtime.workers.state_server import announced_folder, use_folder
 from crossline.runtime.workers.state_servers import StateServerJudge
+
+
+TITLE = "cl-stage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,5 +109,6 @@ def serve(connection: Connection) -> None:
 
 def main() -> None:
     """Serve whichever process had this process forked, at its standard input."""
+    set_process_title(TITLE)
     with suppress(EOFError, ConnectionError):  # it is also reset, where the end comes with something unread
         serve(Connection(0))

@@ -66,8 +66,9 @@ class EngineSettings(Settings):
     )
     in_process: Literal["auto", "never"] = Field(
         default="auto",
-        description="Where batches of Kafka topics on one machine are judged. `auto`: in a process beside Spark, whose "
-        "query keeps offsets and commits; by Spark's tasks where that cannot be. `never`: each as a job of Spark's.",
+        description="Where batches of Kafka topics, of files and of generated traffic on one machine are judged. "
+        "`auto`: in processes beside Spark, whose query keeps offsets and commits; by Spark's tasks where that cannot "
+        "be. `never`: each as a job of Spark's.",
     )
     standby: bool = Field(
         default=False,
