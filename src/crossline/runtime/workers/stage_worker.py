@@ -34,7 +34,6 @@ from crossline.runtime.work.task import Task
 from crossline.runtime.workers.state_server import announced_folder, use_folder
 from crossline.runtime.workers.state_servers import StateServerJudge
 
-
 TITLE = "cl-stage"
 
 
