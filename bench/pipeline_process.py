@@ -19,7 +19,7 @@ import psutil
 
 from crossline.io.sinks.base import Delivery
 from crossline.observe.watch.run_watch import RunWatch as Pages
-from crossline.runtime.machine.garbage import collect_seldom
+from crossline.runtime.machine.garbage import OBJECTS_AT_START, collect_seldom
 from crossline.runtime.machine.thread_turns import take_short_turns
 from crossline.runtime.pipeline import pipeline
 from crossline.runtime.pipeline.assemble import RunOptions, assemble, clocks_of, read_config
@@ -119,7 +119,7 @@ def main() -> None:
     )
     parser.add_argument("--no-placement", action="store_true", help="shards go to any free executor, to compare")
     options = parser.parse_args()
-    collect_seldom()  # as the command does
+    collect_seldom(OBJECTS_AT_START)  # as the command does
     take_short_turns()
     if options.no_placement:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
