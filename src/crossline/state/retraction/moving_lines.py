@@ -81,7 +81,7 @@ def run_line(key: KeyRows, plan: KeySpacePlan, line: int, figure: FeatureColumn,
     of, arrivals = plan.lines[line], key.arrivals
     held, count = len(arrivals.held), len(arrivals.order)
     judged = key.judged_by(of, plan, key.came)
-    values = _values(key, plan.aggregates[of.aggregate])
+    values = values_of(key, plan.aggregates[of.aggregate])
     entered = entering(key.came, plan.windows[plan.aggregates[of.aggregate].window].filter)
     if figure.up is not None or figure.values.dtype != np.int64 or not _fits(figure, values[-count:][entered]):
         return None
@@ -144,7 +144,7 @@ def _line_words(key: KeyRows, plan: KeySpacePlan, line: int) -> I64:
     return words
 
 
-def _values(key: KeyRows, aggregate: AggregateSpec) -> I64:
+def values_of(key: KeyRows, aggregate: AggregateSpec) -> I64:
     """The values of the rows before and of those that came; of texts and of what is counted, codes."""
     column, kind = aggregate.column, aggregate.aggregate
     if column < 0:

@@ -153,6 +153,12 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
     window_ms = np.array([plan.windows[each.window].window_ms for each in aggregates], np.int64)
     mean = np.array([each.aggregate == "avg" for each in aggregates], np.bool_)[listed.line]
     evidence = _Evidence.of(key, plan, listed)
+    # A window only gains records: of one line, at one place, it is the same where it has as many.
+    windows = np.lexsort((listed.count, listed.line, listed.place))
+    parts = (listed.place[windows], listed.line[windows], listed.count[windows])
+    other = np.any([np.diff(each, prepend=-1) != 0 for each in parts], axis=0)
+    same = np.empty(len(windows), np.int64)
+    same[windows] = windows[other][np.cumsum(other) - 1]
     id_bytes, id_offsets = key.table.ids_of(evidence.rows)
     return Hits(
         line=listed.line,
@@ -176,6 +182,7 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
         emitted_line=none.emitted_line,
         emitted_row=none.emitted_row,
         evidence_of=evidence.number,
+        same=same,
     )
 
 
