@@ -177,7 +177,7 @@ class Hits:
     ``without``: of formulas that wait for their first figure, by number of the line, the rows that lack it.
     ``replayed``: the result of replayed rows; there are no hits here then. ``evidence_of``: where many hits rest on the
     same records, the number of each piece of evidence among the ids, which are there once; None: they are one for each.
-    ``same``: of each hit the first one that is the same, at the same record; None: that is not known.
+    ``same``: of each hit the first one that is the same, at the same record, and alone has evidence; None: not known.
     """
 
     line: I32

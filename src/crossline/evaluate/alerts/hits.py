@@ -148,7 +148,9 @@ class JudgedRows:
     def window_hits(self, hits: Hits) -> Sequence[Hit]:
         """The kernel's hits, in its order; of those that are known to be the same one object."""
         lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
-        which = np.arange(len(hits)) if hits.same is None else np.unique(hits.same)
+        which = np.arange(len(hits))
+        if hits.same is not None:
+            which = np.flatnonzero(hits.same == which)
         columns = (hits.line, hits.row, hits.count, hits.window_start_ms, hits.window_end_ms)
         numbers = zip(which.tolist(), *(each[which].tolist() for each in columns), strict=True)
         given = zip(numbers, self._read(hits.row[which].astype(np.int64)), values_of(hits, which), strict=True)
@@ -175,7 +177,7 @@ class JudgedRows:
                 figures=read.figures if read else None,
                 shows=read.shows if read else {},
                 rests_on=alerts,
-                carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
+                carried={name: self.batch.facts[name][row].as_py() for name in line.carried} if line.carried else {},
                 reached_ms=at.reached_ms,
             )
             found.append(line.of_record(hit, self.batch.facts, row) if line.alone else hit)

@@ -75,8 +75,9 @@ class Reevaluation:
                 again += self._moved(piece.moving, first, entered)
             carry_emitted(table, entered.follows)
         self._came = len(table) - first
-        rows = np.unique(np.concatenate(changed))
-        self._delta = table.delta(np.arange(first, len(table)), rows[rows < first])
+        is_changed = np.zeros(len(table), np.bool_)
+        is_changed[np.concatenate(changed)] = True
+        self._delta = table.delta(np.arange(first, len(table)), np.flatnonzero(is_changed[:first]))
         table.key[[before for before, _ in entered.follows]] = -1
         return replace(no_hits(entered.duplicates), replayed=again, failed=failed)
 

@@ -17,6 +17,7 @@ from crossline.basics.values import F64, I64
 from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import FeatureColumn, RowFeatures
 from crossline.state.memory.source_digest import digest
+from crossline.state.retraction import arrival_kernel
 from crossline.state.retraction.moving_lines import KeyRows, entering, may_run, values_of
 
 FIGURE, SUM = "figure", "sum"
@@ -86,6 +87,13 @@ def compiled() -> Any:
     """``_totals``, compiled, or loaded from what an earlier process compiled."""
     kernel = Kernel(_totals, lambda: digest("crossline.state.retraction"), {"error_model": "numpy", "_nrt": False})
     return kernel.of("<i8 2 C", "<i8 2 C", "<i8 1 C", "<i8 1 C", "<i8 1 C", "<i8 2 C")
+
+
+def warm() -> None:
+    """Compile what keys of many late records are judged by, or load it."""
+    compiled()
+    arrival_kernel.compiled()
+    arrival_kernel.compiled_evidence()
 
 
 def are_totals(plan: KeySpacePlan) -> bool:
