@@ -7,20 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.state.retraction.far_verdicts import PASSED_MAX, Tries
-from crossline.state.retraction.window_totals import COUNT_OF, FOUND_FIELDS, SUM_OF, compiled
+from crossline.state.retraction.window_totals import COUNT_OF, DIFFERENT_OF, FOUND_FIELDS, SUM_OF, compiled
 
 Row = tuple[int, int, int]  # clock, whether it is in windows, value
-rows_of = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(-9, 9)), max_size=14)
+rows_of = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(0, 4)), max_size=14)
 
 
-def naive(before: list[Row], came: list[Row], window: tuple[int, int, int]) -> list[tuple[int, int]]:
-    """The count and the sum of each row's window; ``came``: in the order in which they came."""
+def naive(before: list[Row], came: list[Row], window: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    """The count, the sum and the different values of each row's window; ``came``: in the order in which they came."""
     begins, ends, itself = window
-    found, there = list[tuple[int, int]](), list(before)
+    found, there = list[tuple[int, int, int]](), list(before)
     for row in came:
         inside = [each for each in there if row[0] - begins <= each[0] <= row[0] - ends and each[1]]
         inside += [row] if itself and row[1] else []
-        found.append((len(inside), sum(value for _, _, value in inside)))
+        values = [value for _, _, value in inside]
+        found.append((len(values), sum(values), len(set(values))))
         there.append(row)
     return found
 
@@ -34,10 +35,10 @@ def test_totals_are_those_of_the_rows_that_came_before(
     order = sorted(range(len(later)), key=lambda number: later[number][0])
     window, found = (begins, int(ends), int(itself)), np.zeros((FOUND_FIELDS, len(later)), np.int64)
     columns = [np.array(each, np.int64).reshape(-1, 3).T.copy() for each in (held, [later[i] for i in order])]
-    lates = compiled()(
-        *columns, np.array(order, np.int64), np.array(window, np.int64), np.zeros(len(later), np.int64), found
-    )
-    assert list(zip(found[COUNT_OF].tolist(), found[SUM_OF].tolist(), strict=True)) == naive(held, later, window)
+    work, codes = np.zeros(5 + len(later), np.int64), np.zeros(5, np.int64)
+    lates = compiled()(*columns, np.array(order, np.int64), np.array(window, np.int64), work, codes, found)
+    totals = found[[COUNT_OF, SUM_OF, DIFFERENT_OF]].T.tolist()
+    assert [tuple(each) for each in totals] == naive(held, later, window)
     assert lates == sum(any(other < each for other in order[at:]) for at, each in enumerate(order))
 
 
