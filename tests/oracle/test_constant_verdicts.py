@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.shard import Bounds, judge
-from crossline.state.retraction import kernel, replays
+from crossline.state.retraction import far_verdicts, kernel, replays
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 from crossline.state.retraction.far_verdicts import FarVerdicts
 
@@ -121,7 +121,8 @@ def test_a_key_decided_by_totals_is_as_one_of_all_variants(
 ) -> None:
     """However few its rows are here; where totals do not decide, its rows do."""
     shape, decides = data.draw(shapes(len(made))), data.draw(st.booleans())
-    with mock.patch.object(kernel, "FAR_FROM", 1):
+    passed = mock.patch.object(far_verdicts, "PASSED_MAX", data.draw(st.sampled_from([0, 2])))
+    with mock.patch.object(kernel, "FAR_FROM", 1), passed:
         by_totals = outcome(rules, made, shape, sys.maxsize, decides=decides)
     assert by_totals == outcome(rules, made, shape, sys.maxsize, decides=decides)
 
@@ -238,7 +239,8 @@ def test_a_line_far_from_its_threshold_is_decided_by_totals(
             into.append(made_of_it is not None)
             return made_of_it
 
-        with mock.patch.object(kernel, "FAR_FROM", 50), mock.patch.object(FarVerdicts, "piece", piece):
+        tried = mock.patch.object(far_verdicts, "PASSED_MAX", 0)  # at each batch
+        with tried, mock.patch.object(kernel, "FAR_FROM", 50), mock.patch.object(FarVerdicts, "piece", piece):
             by_totals = outcome([of_threshold], made, shape, sys.maxsize)
         assert by_totals == outcome([of_threshold], made, shape, sys.maxsize)
         assert found[1:3] == [threshold in far] * 2, threshold

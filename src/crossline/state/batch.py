@@ -177,6 +177,7 @@ class Hits:
     ``without``: of formulas that wait for their first figure, by number of the line, the rows that lack it.
     ``replayed``: the result of replayed rows; there are no hits here then. ``evidence_of``: where many hits rest on the
     same records, the number of each piece of evidence among the ids, which are there once; None: they are one for each.
+    ``same``: of each hit the first one that is the same, at the same record, and alone has evidence; None: not known.
     """
 
     line: I32
@@ -205,6 +206,7 @@ class Hits:
     features: tuple[RowFeatures, ...] = ()
     without: Mapping[int, I64] = field(default_factory=dict)
     evidence_of: I64 | None = None
+    same: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.line)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from crossline.evaluate.alerts.hits import Correction, Hit, JudgedRows, Trigger, emission_order
+from crossline.evaluate.alerts.hits import Correction, Hit, JudgedRows, Trigger, emission_order, quick_hit
 from crossline.ingest.route.plan_inputs import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Cause, Hits, ReplayedRows
@@ -30,16 +30,6 @@ def replayed_hits(plan: StreamPlan, store_plan: StorePlan, replayed: Sequence[Re
     return sorted(corrections, key=emission_order)
 
 
-@dataclass(frozen=True, slots=True)
-class _RowHit:
-    """A hit of a line at a row, and its number among those of a piece."""
-
-    row: int
-    line: int
-    number: int
-    hit: Hit
-
-
 @dataclass(slots=True)
 class _ReplayState:
     """Of the current key: the hits of the last replay, and the names of all that were emitted."""
@@ -53,53 +43,52 @@ class _Corrections:
 
     def __init__(self, plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRows, logs: int) -> None:
         self._replayed, self._plan, self._logs = replayed, plan, logs
-        self._judged = replayed_rows(plan, store_plan, replayed, logs)
+        judged = replayed_rows(plan, store_plan, replayed, logs)
+        self._made = [
+            *judged.window_hits(replayed.hits),
+            *(judged.late_context_hit(each) for each in replayed.met),
+        ]
+        self._rows = replayed.hits.row.tolist() + [each.row for each in replayed.met]
         self._known = _ReplayState()
 
     def hits(self) -> list[Hit]:
         """The hits that are new, and the corrections."""
-        replayed, found = self._replayed, list[Hit]()
-        rows = replayed.hits.row.tolist() + [each.row for each in replayed.met]
+        replayed, found, known = self._replayed, list[Hit](), self._known
+        rows = np.array(self._rows, np.int64)
         lines = replayed.hits.line.tolist() + [each.line for each in replayed.met]
-        replays = replayed.replay[np.array(rows, np.int64)].tolist()
-        made = [
-            *self._judged.window_hits(replayed.hits),
-            *(self._judged.late_context_hit(each) for each in replayed.met),
-        ]
-        by_variant: defaultdict[int, list[int]] = defaultdict(list)
-        for i, replay in enumerate(replays):
-            by_variant[replay].append(i)
+        clocks_ms, replays = replayed.rows.clock_ms[rows].tolist(), replayed.replay[rows].tolist()
+        by_variant: defaultdict[int, dict[_Name, int]] = defaultdict(dict)
+        # Of several rows that are hits on one record the last has seen most.
+        for i, (replay, line, hit, clock_ms) in enumerate(zip(replays, lines, self._made, clocks_ms, strict=True)):
+            by_variant[replay][line, hit.record_id, clock_ms] = i
         for number, begins in enumerate(replayed.begins.tolist()):
-            # Of several rows that are hits on one record the last has seen most.
-            here = [_RowHit(rows[i], lines[i], i, made[i]) for i in by_variant[number]]
-            mine = {self._name(each): each for each in here}
+            mine = by_variant.get(number, {})
             if begins:
-                self._known = _ReplayState()
+                known = self._known = _ReplayState()
             cause = replayed.causes[number]
             found += self._begun(mine) if cause is None else self._changed(mine, cause)
-            self._known.standing = {name: each.hit for name, each in mine.items()}
-            self._known.emitted |= set(mine)
+            known.standing = {name: self._made[i] for name, i in mine.items()}
+            known.emitted.update(mine)
         return found
 
-    def _name(self, made: _RowHit) -> _Name:
-        return made.line, made.hit.record_id, int(self._replayed.rows.clock_ms[made.row])
-
-    def _begun(self, mine: dict[_Name, _RowHit]) -> list[Hit]:
+    def _begun(self, mine: Mapping[_Name, int]) -> list[Hit]:
         """What came in order; the rest stood before."""
-        return [each.hit for each in mine.values() if self._replayed.fresh[each.row]]
+        return [self._made[i] for i in mine.values() if self._replayed.fresh[self._rows[i]]]
 
-    def _changed(self, mine: dict[_Name, _RowHit], cause: Cause) -> list[Hit]:
+    def _changed(self, mine: Mapping[_Name, int], cause: Cause) -> list[Hit]:
         """What ``cause`` changed, and what came in order after it."""
         found, trigger, standing = list[Hit](), trigger_of(self._plan, cause, self._logs), self._known.standing
-        for name, each in mine.items():
-            hit = each.hit
-            before, by = standing.get(name), None if hit.place[1:] == trigger.place[1:] else trigger
+        place, emitted, replayed = trigger.place[1:], self._known.emitted, self._replayed
+        reinstated = Correction("reinstated", cause.record_id, None)
+        for name, i in mine.items():
+            hit = self._made[i]
+            before, by = standing.get(name), None if hit.place[1:] == place else trigger
             if before is not None:
-                if alert_content(before) != alert_content(hit):
+                if not same_alert(before, hit):
                     found.append(corrected(hit, by, Correction("amended", cause.record_id, before)))
-            elif self._replayed.emitted_before[each.number] or name in self._known.emitted:
-                found.append(corrected(hit, by, Correction("reinstated", cause.record_id, None)))
-            elif arrived_after(self._plan, self._replayed, each.row, cause):
+            elif name in emitted or replayed.emitted_before[i]:
+                found.append(corrected(hit, by, reinstated))
+            elif arrived_after(self._plan, replayed, self._rows[i], cause):
                 found.append(hit)
             else:
                 found.append(corrected(hit, by, None))
@@ -107,19 +96,12 @@ class _Corrections:
         return [*found, *(corrected(hit, trigger, Correction("retracted", cause.record_id, hit)) for hit in gone)]
 
 
-_FIELDS = tuple(each.name for each in fields(Hit) if each.name not in {"cause", "correction"})
-_READ, _PUT = attrgetter(*_FIELDS), [getattr(Hit, name).__set__ for name in _FIELDS]
-_PUT_OTHERS = [getattr(Hit, name).__set__ for name in ("cause", "correction")]
+_READ = attrgetter(*(each.name for each in fields(Hit) if each.name not in {"cause", "correction"}))
 
 
 def corrected(hit: Hit, cause: Trigger | None, correction: Correction | None) -> Hit:
-    """``hit`` with another cause and correction: as ``replace`` makes it, in a quarter of the time."""
-    made = object.__new__(Hit)
-    for put, value in zip(_PUT, _READ(hit), strict=True):
-        put(made, value)
-    for put, other in zip(_PUT_OTHERS, (cause, correction), strict=True):
-        put(made, other)
-    return made
+    """``hit`` with another cause and correction, its last two fields: as ``replace`` makes it, many times as fast."""
+    return quick_hit(*_READ(hit), cause, correction)
 
 
 def arrived_after(plan: StreamPlan, replayed: ReplayedRows, row: int, cause: Cause) -> bool:
@@ -168,7 +150,17 @@ def replayed_rows(plan: StreamPlan, store_plan: StorePlan, replayed: ReplayedRow
     return JudgedRows(plan, store_plan, batch, rows, places.chunks)
 
 
-def alert_content(hit: Hit) -> tuple[Any, ...]:
-    """The content of an alert, without its identity."""
-    found = (hit.value, hit.count, hit.window_start_ms, hit.window_end_ms, tuple(hit.record_ids), hit.fields)
-    return (*found, hit.records, hit.figures, hit.shows, None if hit.rests_on is None else tuple(hit.rests_on))
+def same_alert(one: Hit, other: Hit) -> bool:
+    """Whether the alerts of two hits have the same content, whatever their identities are."""
+    return one is other or (
+        one.count == other.count
+        and one.value == other.value
+        and one.window_start_ms == other.window_start_ms
+        and one.window_end_ms == other.window_end_ms
+        and one.record_ids == other.record_ids
+        and one.rests_on == other.rests_on
+        and one.fields == other.fields
+        and one.records == other.records
+        and one.figures == other.figures
+        and one.shows == other.shows
+    )

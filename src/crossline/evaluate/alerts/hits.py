@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +11,11 @@ import orjson
 import pyarrow as pa
 
 from crossline.basics.fields import KeyValue
+from crossline.basics.frozen import maker_of
 from crossline.basics.streams.clocks import EVENT
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays
+from crossline.evaluate.alerts.hit_columns import evidence_ids, values_of
 from crossline.evaluate.alerts.origins import Place, origin_of, record_and_alert_of, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
@@ -92,13 +93,17 @@ class Hit:
     carried: Mapping[str, Any] = field(default_factory=dict)
     reached_ms: int = 0
     known_ms: int | None = None
-    correction: Correction | None = None
-    cause: Trigger | None = None
     adds: int = 1
     very_late: bool = False
+    cause: Trigger | None = None
+    correction: Correction | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "version", self.version.of_key(self.key))
+
+
+# As ``Hit``, but the version has to be that of the key.
+quick_hit = maker_of(Hit)
 
 
 def emission_order(hit: Hit) -> tuple[Any, ...]:
@@ -140,39 +145,43 @@ class JudgedRows:
     chunks: Sequence[tuple[str, int, str]]
     _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
 
-    def window_hits(self, hits: Hits) -> Iterator[Hit]:
-        """The kernel's hits, in its order."""
+    def window_hits(self, hits: Hits) -> Sequence[Hit]:
+        """The kernel's hits, in its order; of those that are known to be the same one object."""
         lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
-        integral, whole, up, real = (a.tolist() for a in (hits.is_int, hits.value_i, hits.value_up, hits.value_f))
-        ids = _evidence_ids(hits)
-        bounds, counts = hits.evidence_offsets.tolist(), hits.count.tolist()
-        starts_ms, ends_ms = hits.window_start_ms.tolist(), hits.window_end_ms.tolist()
-        read_at = self._read(hits.row.astype(np.int64))
-        for i, (number, row, at) in enumerate(zip(hits.line.tolist(), hits.row.tolist(), read_at, strict=True)):
-            line, first, last = lines[number], bounds[i], bounds[i + 1]
-            read = hits.formula_reads.get(i)
-            record_ids, alerts = rests_on(self.plan, ids[first:last])
-            hit = Hit(
-                version=line.version(at.ingest_ms),
+        which = np.arange(len(hits))
+        if hits.same is not None:
+            which = np.flatnonzero(hits.same == which)
+        columns = (hits.line, hits.row, hits.count, hits.window_start_ms, hits.window_end_ms)
+        numbers = zip(which.tolist(), *(each[which].tolist() for each in columns), strict=True)
+        given = zip(numbers, self._read(hits.row[which].astype(np.int64)), values_of(hits, which), strict=True)
+        found = list[Hit]()
+        for ((i, number, row, count, start_ms, end_ms), at, value), ids in zip(
+            given, evidence_ids(hits, which), strict=True
+        ):
+            line, read, key = lines[number], hits.formula_reads.get(i), self.key_of(row)
+            record_ids, alerts = rests_on(self.plan, ids)
+            hit = quick_hit(
+                version=line.version(at.ingest_ms).of_key(key),
                 place=at.place,
-                key=self.key_of(row),
+                key=key,
                 record_id=at.record_id,
                 event_ms=at.event_ms,
                 ingest_ms=at.ingest_ms,
-                value=read.value if read else whole[i] + (up[i] << 64) if integral[i] else real[i],
-                count=counts[i],
-                window_start_ms=starts_ms[i],
-                window_end_ms=ends_ms[i],
+                value=read.value if read else value,
+                count=count,
+                window_start_ms=start_ms,
+                window_end_ms=end_ms,
                 record_ids=record_ids,
                 fields=read.fields if read else {},
-                records=line.records(hits, record_ids, first, last),
+                records=line.records(hits, record_ids, i) if line.lists else None,
                 figures=read.figures if read else None,
                 shows=read.shows if read else {},
                 rests_on=alerts,
-                carried={name: self.batch.facts[name][row].as_py() for name in line.carried},
+                carried={name: self.batch.facts[name][row].as_py() for name in line.carried} if line.carried else {},
                 reached_ms=at.reached_ms,
             )
-            yield line.of_record(hit, self.batch.facts, row) if line.alone else hit
+            found.append(line.of_record(hit, self.batch.facts, row) if line.alone else hit)
+        return found if hits.same is None else [found[i] for i in np.searchsorted(which, hits.same).tolist()]
 
     def late_context_hit(self, met: LateContextHit) -> Hit:
         """The hit at a record whose context came after it."""
@@ -334,7 +343,7 @@ class _PredicateOf:
     ) -> None:
         self._versions = judged.store_plan.versions[number]
         self._kind = judged.store_plan.plan.listed_kind(number)
-        self._lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
+        self.lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
         self.carried = judged.plan.carried.get(line.rule_id, ())
         self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields
         self._entity = judged.plan.programs[line.rule_id, line.version].entity
@@ -363,10 +372,9 @@ class _PredicateOf:
             return self._versions[0]
         return next(version for version in self._versions if ingest_ms < version.effective_until_ms)
 
-    def records(self, hits: Hits, record_ids: list[str], first: int, last: int) -> list[WindowRecord] | None:
-        """The window's records, where the rule lists them."""
-        if not self._lists:
-            return None
+    def records(self, hits: Hits, record_ids: list[str], i: int) -> list[WindowRecord]:
+        """The records of the window of hit ``i``, for a rule that lists them."""
+        first, last = hits.evidence_offsets[i : i + 2].tolist()
         values: list[Any] = [None] * (last - first)
         if self._kind == "int":
             values = hits.evidence_value_i[first:last].tolist()
@@ -389,11 +397,3 @@ def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
     if rule.judge_lateness_ms is not None:
         mask &= batch.lateness_ms <= rule.judge_lateness_ms
     return mask
-
-
-def _evidence_ids(hits: Hits) -> list[str]:
-    raw, offsets = hits.evidence_id_bytes.tobytes(), hits.evidence_id_offsets.tolist()
-    text = raw.decode()
-    same = len(text) == len(raw)
-    ids = [text[a:b] if same else raw[a:b].decode() for a, b in pairwise(offsets)]
-    return ids if hits.evidence_of is None else [ids[i] for i in hits.evidence_of.tolist()]

@@ -32,7 +32,7 @@ from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.state.panes.store import warm as warm_panes
 from crossline.state.patterns.store import warm as warm_patterns
-from crossline.state.retraction.arrival_kernel import warm as warm_retraction
+from crossline.state.retraction.window_totals import warm as warm_retraction
 from crossline.state.windows.store import warm as warm_windows
 from crossline.state.windows.store import warm_in_order
 

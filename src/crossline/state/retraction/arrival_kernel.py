@@ -300,12 +300,6 @@ def compiled() -> Any:
     return kernel.of(*kinds)
 
 
-def warm() -> None:
-    """Compile both, or load them."""
-    compiled()
-    compiled_evidence()
-
-
 def new_progress(held: int, top: int) -> Any:
     """Before anything comes: ``held`` rows are there, the last at the place ``top``, -1: none."""
     progress = np.zeros(PROGRESS_FIELDS, np.int64)

@@ -31,9 +31,9 @@ from crossline.state.retraction.formula_bounds import Truth, truth_of
 from crossline.state.retraction.moving_lines import KeyRows, LineRun, bit_of, may_run, run_line, summed
 from crossline.state.retraction.replays import Arrivals
 from crossline.state.retraction.table import Table
+from crossline.state.retraction.window_totals import FIGURE, SUM, are_totals, totals_as_they_came
 from crossline.state.windows.record_store import ANY_AGE
 
-_FIGURE, _SUM = "figure", "sum"
 Figures = tuple[tuple[str, int, int], ...]  # name, aggregate, count of its window
 
 
@@ -72,6 +72,7 @@ class ConstantVerdicts:
             )
             for figures, line in zip(self._figures, plan.judging, strict=True)
         )
+        self._are_totals = are_totals(plan)
         self._probe = replace(plan, aggregates=tuple(aggregates), lines=(), formulas=(), feature_queries=probes)
 
     @staticmethod
@@ -128,23 +129,28 @@ class ConstantVerdicts:
         return True if self._stays(key, number, key.came.clock_ms[judged]) else None
 
     def _run(self, key: KeyRows, number: int, found: RowFeatures, *, all_held: bool) -> LineRun | None:
-        figure = found.figures[_FIGURE]
-        if _SUM in found.figures:
-            figure = replace(found.figures[_SUM], defined=figure.defined)
+        figure = found.figures[FIGURE]
+        if SUM in found.figures:
+            figure = replace(found.figures[SUM], defined=figure.defined)
         return run_line(key, self._plan, number, figure, all_held=all_held)
 
     def _as_they_came(
         self, table: Table, make: Callable[[Any], Any], arrivals: Arrivals
-    ) -> tuple[KeyRows, tuple[RowFeatures, ...]]:
+    ) -> tuple[KeyRows, Sequence[RowFeatures]]:
         """The rows of the key, and of each line the figures of those that it judges, as they came."""
-        store, held = make(self._probe), len(arrivals.before)
-        store.duplicate_ms, store.in_order = -ANY_AGE, False
+        held = len(arrivals.before)
         before = table.bare_batch(arrivals.before, 0, facts=False)
+        came = table.bare_batch(arrivals.came, held, facts=True)
+        key = KeyRows(table, arrivals, before, came)
+        totals = totals_as_they_came(key, self._plan) if self._are_totals else None
+        if totals is not None:
+            return key, totals
+        store = make(self._probe)
+        store.duplicate_ms, store.in_order = -ANY_AGE, False
         if held:
             none = np.zeros(0, np.int32)
             store.load(Delta(before, np.zeros((held, 0), np.uint8), none, none), ())
-        came = table.bare_batch(arrivals.came, held, facts=True)
-        return KeyRows(table, arrivals, before, came), store.judge(came).features
+        return key, store.judge(came).features
 
     def _bounds(self, number: int, batch: KeyedBatch, features: RowFeatures, more: I64, held: int) -> dict[str, Bounds]:
         """The bounds of each figure of line ``number``, by name, at its rows.
@@ -194,10 +200,10 @@ def _figures_of(
         return tuple((name, aggregates.index(of), aggregates.index(count)) for name, of, count in of_formula)
     compared = plan.aggregates[line.aggregate]
     count, added = aggregates.index(counts[compared.window]), summed(compared)
-    figure = (_FIGURE, aggregates.index(compared), count)
+    figure = (FIGURE, aggregates.index(compared), count)
     if added == compared or added not in aggregates:
         return (figure,)
-    return figure, (_SUM, aggregates.index(added), count)
+    return figure, (SUM, aggregates.index(added), count)
 
 
 def truth_at(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged: I64) -> Truth:
@@ -205,5 +211,5 @@ def truth_at(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged:
     if line.by_formula:
         facts = {name: each.take(pa.array(judged)) for name, each in batch.facts.items()}
         return truth_of(line.verdict.when.root, bounds, facts, len(judged))
-    compared = Compare((Name(_FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
+    compared = Compare((Name(FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
     return truth_of(compared, bounds, {}, len(judged))

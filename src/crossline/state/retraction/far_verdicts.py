@@ -29,7 +29,33 @@ from crossline.state.windows.emission.columns import in_force
 
 FAR_FROM = 8_192  # rows of a key: fewer are soon loaded
 RECENT_MS = 2_000  # before what comes: where the last row is looked for that a line judged
+PASSED_MAX = 16  # batches in which totals are not tried for a key
 _MOST = 2**62
+
+
+class Tries:
+    """Whether to try totals for a key: after each that decided nothing, twice as many batches with it go by as before.
+
+    That saves work, and changes no answer.
+    """
+
+    def __init__(self) -> None:
+        self._waits: dict[int, tuple[int, int]] = {}  # by key: batches that go by still, and did after the last failure
+
+    def wanted(self, key: int) -> bool:
+        """Whether it is the time to; asked once for each batch."""
+        left, after = self._waits.get(key, (0, 0))
+        if left:
+            self._waits[key] = left - 1, after
+        return not left
+
+    def note(self, key: int, *, useful: bool) -> None:
+        """Whether that decided all of ``key``."""
+        if useful:
+            self._waits.pop(key, None)
+        else:
+            after = min(2 * self._waits.get(key, (0, 0))[1] or 1, PASSED_MAX)
+            self._waits[key] = after, after
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from crossline.plan.spaces import KeySpacePlan
 from crossline.state.batch import Bools, Delta, Failure, Hits, KeyedBatch, ReplayedRows, no_hits
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts, KeyVerdicts
 from crossline.state.retraction.delta_arrays import facts_in, places_in
-from crossline.state.retraction.far_verdicts import FAR_FROM, FarVerdicts
+from crossline.state.retraction.far_verdicts import FAR_FROM, FarVerdicts, Tries
 from crossline.state.retraction.intake import IntakeRows, carry_emitted, enter
-from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged
+from crossline.state.retraction.replay_kernel import Inner, Piece, in_order_pieces, judged, settled_in
 from crossline.state.retraction.replays import Replay, arrivals_of, replays_of
 from crossline.state.retraction.table import BITS, Table
 from crossline.state.retraction.verdict_changes import changes_of, settle
@@ -45,6 +45,7 @@ class Reevaluation:
         self._make = make
         self._table = Table(lines_of(plan.judging), (plan.filters + 7) // 8)
         self._constant, self._far = ConstantVerdicts.of(plan), FarVerdicts.of(plan)
+        self._far_tries = Tries()
         self._delta: Delta | None = None
         self._came = 0
 
@@ -62,17 +63,21 @@ class Reevaluation:
         shared = places.named if places is not None and places.shared else None
         tied = shared is not None or bool(self.plan.waiting)
         for piece in self._pieces(entered, first, tied=tied):
-            found, settled = judged(table, self.plan, self._make, piece, first, shared)
-            again.append(found)
-            changed.append(settled)
+            if piece.hits is not None and not self.all_held:  # there is no hit, and that lines hold is nobody's
+                changed.append(settled_in(table, piece, piece.hits))
+            else:
+                found, settled = judged(table, self.plan, self._make, piece, first, shared)
+                again.append(found)
+                changed.append(settled)
+                for failure, count in found.hits.failed.items():
+                    failed[failure] = failed.get(failure, 0) + count
             if piece.moving is not None:
                 again += self._moved(piece.moving, first, entered)
-            for failure, count in found.hits.failed.items():
-                failed[failure] = failed.get(failure, 0) + count
             carry_emitted(table, entered.follows)
         self._came = len(table) - first
-        rows = np.unique(np.concatenate(changed))
-        self._delta = table.delta(np.arange(first, len(table)), rows[rows < first])
+        is_changed = np.zeros(len(table), np.bool_)
+        is_changed[np.concatenate(changed)] = True
+        self._delta = table.delta(np.arange(first, len(table)), np.flatnonzero(is_changed[:first]))
         table.key[[before for before, _ in entered.follows]] = -1
         return replace(no_hits(entered.duplicates), replayed=again, failed=failed)
 
@@ -91,7 +96,10 @@ class Reevaluation:
         changing = np.zeros(len(table), np.bool_)
         changing[first:] = changing[entered.removed] = True
         mine = (table.key >= 0) & (table.live | changing)
-        ordered = table.in_order(np.flatnonzero(mine & touched[table.key]))
+        rows = np.flatnonzero(mine & touched[table.key])
+        if not tied and not len(entered.removed):
+            rows = _near(table, rows, first, reach_ms, entered)
+        ordered = table.in_order(rows)
         apart = _out_of_order(table, ordered, first, entered, tied=tied)
         is_apart = apart[table.key[ordered]]
         yield from in_order_pieces(table, ordered[~is_apart], first, reach_ms, PIECE)
@@ -102,11 +110,14 @@ class Reevaluation:
         table = self._table
         if self._far is None or len(table) < FAR_FROM * len(keys):
             return
-        others = set(entered.apart(table).tolist())
+        others, tries = set(entered.apart(table).tolist()), self._far_tries
         for number in (each for each in keys.tolist() if each not in others):
+            if not tries.wanted(number):
+                continue
             rows = np.flatnonzero((table.key == number) & table.live)
             if len(rows) >= FAR_FROM and rows[-1] >= first:
                 piece = self._far.piece(table, rows, first)
+                tries.note(number, useful=piece is not None)
                 if piece is not None:
                     yield number, piece
 
@@ -234,6 +245,7 @@ class Reevaluation:
         if plan.filters != self.plan.filters:
             raise ValueError(f"a store of {self.plan.filters} entries cannot be judged by a plan of {plan.filters}")
         self.plan, self._constant, self._far = plan, ConstantVerdicts.of(plan), FarVerdicts.of(plan)
+        self._far_tries = Tries()
         self._table.relined(lines_of(plan.judging))
 
     def evict(self, cutoff_ms: int) -> None:
@@ -241,6 +253,7 @@ class Reevaluation:
         kept: Bools = (self._table.number("clock_ms") > cutoff_ms) & (self._table.key >= 0)
         if len(kept) and 2 * int(kept.sum()) <= len(kept):
             self._table.keep(kept)
+            self._far_tries = Tries()  # keys have other numbers
 
     def lacking(self, before_ms: int | None, now_ms: int, late_ms: int) -> dict[str, int]:
         """The rows that wait for a figure in vain, how many by rule version: those given up as time passed.
@@ -267,6 +280,17 @@ class Reevaluation:
     def sizes(self) -> Sizes:
         """What is held."""
         return Sizes(self.records, self._table.keys, self._table.nbytes())
+
+
+def _near(table: Table, rows: I64, first: int, reach_ms: int, entered: IntakeRows) -> I64:
+    """Of ``rows`` those that new rows of their key reach back to; of keys where more changes, all."""
+    keys, clock_ms = table.key[rows], table.number("clock_ms")[rows]
+    new = rows >= first
+    begin_ms = np.full(table.keys, np.iinfo(np.int64).max)
+    np.minimum.at(begin_ms, keys[new], clock_ms[new] - reach_ms)
+    begin_ms[entered.apart(table)] = np.iinfo(np.int64).min
+    near: I64 = rows[clock_ms >= begin_ms[keys]]
+    return near
 
 
 def _out_of_order(table: Table, ordered: I64, first: int, entered: IntakeRows, *, tied: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,16 @@ def may_run(plan: KeySpacePlan, line: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyRows:
-    """The rows of one key: those ``before`` and those that ``came``, as batches of the plan's columns."""
+    """The rows of one key: those ``before`` and those that ``came``, as batches of the plan's columns.
+
+    ``known``: what ``values_of`` found, by column and whether that is codes.
+    """
 
     table: Table
     arrivals: Arrivals
     before: KeyedBatch
     came: KeyedBatch
+    known: dict[tuple[int, bool], I64] = field(default_factory=dict)
 
     def judged_by(self, line: Any, plan: KeySpacePlan, batch: KeyedBatch) -> Bools:
         """The rows of ``batch`` that ``line`` judges."""
@@ -81,7 +85,7 @@ def run_line(key: KeyRows, plan: KeySpacePlan, line: int, figure: FeatureColumn,
     of, arrivals = plan.lines[line], key.arrivals
     held, count = len(arrivals.held), len(arrivals.order)
     judged = key.judged_by(of, plan, key.came)
-    values = _values(key, plan.aggregates[of.aggregate])
+    values = values_of(key, plan.aggregates[of.aggregate])
     entered = entering(key.came, plan.windows[plan.aggregates[of.aggregate].window].filter)
     if figure.up is not None or figure.values.dtype != np.int64 or not _fits(figure, values[-count:][entered]):
         return None
@@ -144,12 +148,18 @@ def _line_words(key: KeyRows, plan: KeySpacePlan, line: int) -> I64:
     return words
 
 
-def _values(key: KeyRows, aggregate: AggregateSpec) -> I64:
+def values_of(key: KeyRows, aggregate: AggregateSpec) -> I64:
     """The values of the rows before and of those that came; of texts and of what is counted, codes."""
-    column, kind = aggregate.column, aggregate.aggregate
+    name = aggregate.column, aggregate.aggregate == "distinct_count"
+    if name not in key.known:
+        key.known[name] = _values(key, *name)
+    return key.known[name]
+
+
+def _values(key: KeyRows, column: int, coded: bool) -> I64:
     if column < 0:
         return np.zeros(len(key.before) + len(key.came), np.int64)
-    if kind != "distinct_count":
+    if not coded:
         return np.append(key.before.values[column], key.came.values[column])
     batches = (key.before, key.came)
     if column in key.came.texts:

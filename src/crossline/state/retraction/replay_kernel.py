@@ -134,8 +134,7 @@ def judged(
         earlier=_earlier(table, piece),
     )
     np.bitwise_or.at(table.bits("told"), (of_hits, line >> 3), np.left_shift(1, line & 7).astype(np.uint8))
-    _lack(table, hits, piece, behind)
-    return again, _settle(table, hits, piece)
+    return again, settled_in(table, piece, hits, behind)
 
 
 def _judged(table: Table, plan: Any, make: Callable[[Any], Inner], piece: Piece) -> tuple[KeyedBatch, Hits]:
@@ -216,16 +215,18 @@ def _emitted_elsewhere(table: Table, piece: Piece, of_hits: I64, lines: Any, sha
     return np.array([(*named(row), line) in found for row, line in pairs], np.uint8)
 
 
-def _settle(table: Table, hits: Hits, piece: Piece) -> I64:
-    """Store the result of the last replay of each key in the table."""
+def settled_in(table: Table, piece: Piece, hits: Hits, behind: Sequence[tuple[int, int, int]] = ()) -> I64:
+    """Store the result of the last replay of each key in the table; the rows of these replays.
+
+    ``behind``: of rows that lacked a figure those that found one, by line and row.
+    """
     last = np.array(piece.last, np.bool_)[piece.rows_of]
     rows: I64 = piece.rows[last]
-    emitted = np.zeros((len(piece.rows), 8 * table.bits("emitted").shape[1]), np.uint8)
-    emitted[hits.emitted_row, hits.emitted_line] = 1
-    table.bits("emitted")[rows] = np.packbits(emitted[last], axis=1, bitorder="little")
-    hit = np.zeros_like(emitted)
-    hit[hits.row, hits.line] = 1
-    table.bits("hit")[rows] = np.packbits(hit[last], axis=1, bitorder="little")
+    _lack(table, hits, piece, behind)
+    for name, row, line in (("emitted", hits.emitted_row, hits.emitted_line), ("hit", hits.row, hits.line)):
+        marks = np.zeros((len(piece.rows), table.bits(name).shape[1]), np.uint8)
+        np.bitwise_or.at(marks, (row, line >> 3), np.left_shift(1, line & 7).astype(np.uint8))
+        table.bits(name)[rows] = marks[last]
     if hits.sat.shape[1]:
         table.bits("sat")[rows] = hits.sat[last]
     return rows

@@ -354,7 +354,8 @@ class Table:
         return {f"{prefix}_live": self.live[rows], **{f"{prefix}_{name}": self.bits(name)[rows] for name in BITS}}
 
     def _keys_of(self, rows: Any) -> tuple[U8, I64]:
-        return joined([self._key_names[number] for number in self.key[rows].tolist()])
+        used, number = np.unique(self.key[rows], return_inverse=True)
+        return _take(*joined([self._key_names[each] for each in used.tolist()]), number)
 
     def nbytes(self) -> int:
         """Bytes held, but for keys."""

@@ -52,7 +52,7 @@ def changes_of(found: KeyVerdicts, first: int, entered: IntakeRows) -> ReplayedR
     listed = _listed(plan, runs)
     if not len(listed.replay):
         return None
-    steps = np.unique(listed.replay >> 1)
+    steps = (listed.replay >> 1)[np.flatnonzero(np.diff(listed.replay >> 1, prepend=-1))]  # they are in order
     replay = np.searchsorted(steps, listed.replay >> 1) * 2 + (listed.replay & 1)
     pairs, row = np.unique(replay * np.int64(len(key.arrivals.order)) + listed.place, return_inverse=True)
     of_rows, places = np.divmod(pairs, np.int64(len(key.arrivals.order)))
@@ -152,7 +152,16 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
     aggregates = [plan.aggregates[each.aggregate] for each in plan.lines]
     window_ms = np.array([plan.windows[each.window].window_ms for each in aggregates], np.int64)
     mean = np.array([each.aggregate == "avg" for each in aggregates], np.bool_)[listed.line]
-    evidence = _Evidence.of(key, plan, listed)
+    # A window only gains records: of one line, at one place, it is the same where it has as many.
+    windows = np.lexsort((listed.count, listed.line, listed.place))
+    parts = (listed.place[windows], listed.line[windows], listed.count[windows])
+    other = np.any([np.diff(each, prepend=-1) != 0 for each in parts], axis=0)
+    same = np.empty(len(windows), np.int64)
+    same[windows] = windows[other][np.cumsum(other) - 1]
+    distinct = np.sort(windows[other])
+    evidence, offsets = _Evidence.of(key, plan, listed.only(distinct)), np.zeros(len(windows) + 1, np.int64)
+    offsets[distinct + 1] = np.diff(evidence.offsets)
+    np.cumsum(offsets, out=offsets)
     id_bytes, id_offsets = key.table.ids_of(evidence.rows)
     return Hits(
         line=listed.line,
@@ -164,7 +173,7 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
         count=listed.count,
         window_start_ms=clock_ms - window_ms[listed.line],
         window_end_ms=clock_ms,
-        evidence_offsets=evidence.offsets,
+        evidence_offsets=offsets,
         evidence_id_bytes=id_bytes,
         evidence_id_offsets=id_offsets,
         evidence_clock_ms=evidence.clock_ms,
@@ -176,6 +185,7 @@ def _hits(key: KeyRows, plan: KeySpacePlan, listed: _Listed, row: I64, sat: U8) 
         emitted_line=none.emitted_line,
         emitted_row=none.emitted_row,
         evidence_of=evidence.number,
+        same=same,
     )
 
 
@@ -211,7 +221,7 @@ class _Evidence:
         spans = np.array(of_windows, np.int64).reshape(len(windows), 2)
         found, offsets = at.evidence(clock_ms[rows], came, enters, spans, hits)
         values, line = np.zeros(len(found), np.int64), np.repeat(listed.line, np.diff(offsets))
-        for number in np.unique(line).tolist():
+        for number in lines.tolist():
             mine, column = line == number, aggregates[number].column
             if column >= 0:
                 values[mine] = _in_order(key, column, plan)[found[mine]]

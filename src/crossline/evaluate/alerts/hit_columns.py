@@ -1,0 +1,34 @@
+"""Columns of a kernel's hits as Python has them, read for all hits together: a batch may have very many."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from crossline.basics.values import I64
+from crossline.state.batch import Hits
+
+
+def values_of(hits: Hits, which: I64) -> list[int | float]:
+    """The values of the hits of these numbers."""
+    given = (hits.is_int, hits.value_i, hits.value_up, hits.value_f)
+    rows = zip(*(each[which].tolist() for each in given), strict=True)
+    return [whole + (up << 64) if integral else real for integral, whole, up, real in rows]
+
+
+def evidence_ids(hits: Hits, which: I64) -> list[list[str]]:
+    """The ids of the records that the hits of these numbers rest on."""
+    raw, offsets = hits.evidence_id_bytes.tobytes(), hits.evidence_id_offsets.tolist()
+    text = raw.decode()
+    same = len(text) == len(raw)
+    ids = [text[a:b] if same else raw[a:b].decode() for a, b in pairwise(offsets)]
+    first, end, of = hits.evidence_offsets[which], hits.evidence_offsets[which + 1], hits.evidence_of
+    if of is None:
+        return [ids[a:b] for a, b in zip(first.tolist(), end.tolist(), strict=True)]
+    # Mostly the records of a window follow each other, and are a slice of all.
+    some = np.append(of, 0)
+    low, high = some[first], some[end - 1] + 1
+    slices = (end > first) & (high - low == end - first)
+    rows = zip(*(each.tolist() for each in (first, end, low, high, slices)), strict=True)
+    return [ids[c:d] if is_slice else [ids[i] for i in of[a:b].tolist()] for a, b, c, d, is_slice in rows]
