@@ -41,6 +41,7 @@ from crossline.runtime.state_log.offset_history import OffsetHistory
 from crossline.runtime.work.stopwatch import Stopwatch
 from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import AHEAD, IN_PROCESS, ONE_TASK, RAN, STAGES, STORED, Totals
+from crossline.runtime.workers.executor_warmup import ExecutorWarmup
 from crossline.runtime.workers.in_process_worker import Setup
 from crossline.runtime.workers.state_servers import StateServerJudge
 
@@ -113,33 +114,42 @@ class Planner:
         snapshot: SnapshotSource,
         cache: ShardCache,
         spill_folder: Path | None = None,
+        task: Task | None = None,
         *,
         taken: bool = False,
     ) -> DataFrame:
         """The size of the last batch stands for this one's, not known before.
 
-        ``spill_folder``: see ``in_stages``. ``taken``: ``raw`` has the rows of the first stage, which was done ahead.
+        ``spill_folder``: see ``in_stages``. ``task``: of the batch; None: its records are of the past. ``taken``:
+        ``raw`` has the rows of the first stage, which was done ahead.
         """
         frame, intake = raw
         partitions = self._settings.partitions
-        topic, standby_of = self._settings.topic, tuple[int, ...]()
+        judge = StateServerJudge(snapshot, cache, partitions, self._settings.topic)
         if self._placement is not None:
-            self._placement.refresh()
-            if self._placement.available:
-                cache = replace(cache, used_within=USED_WITHIN)
-            if cache.standby:
-                standby_of = self._placement.standby_of
-        judge = StateServerJudge(snapshot, cache, partitions, topic, standby_of)
-        stages = stages_of(snapshot, intake, judge, kept=topic is not None)
+            judge = self._placed(judge, self._placement, task)
+        stages = stages_of(snapshot, intake, judge, kept=judge.topic is not None)
         small = self._settings.one_machine and self.small and not taken
         self.way = ONE_TASK if small else STAGES
         if taken:
             return in_stages(frame, stages[1:], partitions, spill_folder, self._placement)
         if small:
             return in_one_task(frame, stages)
-        if self._placement is not None and self._settings.records_max:  # of topics, which say where they would be read
-            frame = self._placement.by_host(frame)
+        if self._placement is not None:
+            frame = self._placement.taking_in(frame, topics=bool(self._settings.records_max))
         return in_stages(frame, stages, partitions, spill_folder, self._placement)
+
+    def _placed(self, judge: StateServerJudge, placement: ShardPlacement, task: Task | None) -> StateServerJudge:
+        """``judge`` for executors as they are now; new ones get ready to have it."""
+        warmup = None if task is None else ExecutorWarmup(judge, replace(task, partitions=judge.state_servers))
+        placement.refresh(warmup)
+        cache = judge.cache
+        if cache is None:
+            return judge
+        if placement.available:
+            cache = replace(cache, used_within=USED_WITHIN)
+        standby_of = placement.standby_of if cache.standby else ()
+        return replace(judge, cache=cache, standby_of=standby_of, elsewhere=placement.several)
 
     def backfill(self, inputs: Sequence[Input], snapshot: SnapshotSource, cache: ShardCache) -> DataFrame:
         """The same of records of the past, of several streams."""
@@ -313,7 +323,7 @@ class Batches:
                 rows = self._ahead.rows(task.batch_id, self._changes.snapshot)
             taken = rows is not None
             raw = frame() if rows is None else rows_frame(self._spark, rows)
-            planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, taken=taken)
+            planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, task, taken=taken)
             outcome = self._ran(self._planner.way, collect_from_spark(planned, fetchers))
             if stored:
                 outcome.figures[STORED] = 1
