@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 import pyarrow as pa
 
-from crossline.logs import get_logger
-
 ROUNDS_MAX = 10  # of reading what batches added meanwhile; each is shorter than the one before
-
-log = get_logger(__name__)
 
 TaskFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 # Runs a function in as many tasks of an executor as it has cores, and waits for them.
@@ -72,9 +69,10 @@ class JoiningExecutors:
     def _join(self, name: str, judged: Collection[int], followed: Collection[int]) -> None:
         """Warm it, until it lacks no more than the batch that runs.
 
-        What goes wrong here goes wrong again, and is reported, in the batch that has its tasks there.
+        What goes wrong here goes wrong again, and is reported, in the batch that has its tasks there. Of an executor
+        that is lost, or a session that ends, there is nothing to report.
         """
-        try:
+        with suppress(Exception):
             for _ in range(ROUNDS_MAX):
                 warmup = self._warmup
                 if warmup is None:
@@ -82,5 +80,3 @@ class JoiningExecutors:
                 self._run_on(name, warmup.tasks(judged, followed))
                 if self._warmup is None or self._warmup.batch_id <= warmup.batch_id + 1:
                     return
-        except Exception as error:  # noqa: BLE001 - as above
-            log.warning("an executor gets shards before it is warm", executor=name, why=str(error).partition("\n")[0])
