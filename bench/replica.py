@@ -151,19 +151,22 @@ def a_second(before: dict[str, float], after: dict[str, float], wall_s: float) -
 async def loss(replicas: Replicas, ask: Callable[[], Awaitable[bool]], *, everything: bool) -> dict[str, float]:
     """Seconds from SIGKILL to the forks of the one follower, or to it as well, until a record is judged again.
 
-    ``follow_s``: what the new follower spends of it to read the log.
+    ``follow_s``: what the new follower spends of it to read the log; ``cpu_s``: processor time of what lives after it.
     """
     while not await ask():  # noqa: ASYNC110 - as a client repeats it
         await asyncio.sleep(RETRY_S)
     pids, before, began_s = replicas.pids(), replicas.followers_ms(), time.perf_counter()
-    for pid in pids if everything else pids[1:]:
+    killed = pids if everything else pids[1:]
+    spent_s = cpu_s([pid for pid in pids if pid not in killed])
+    for pid in killed:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     while not await ask():  # noqa: ASYNC110 - as above
         await asyncio.sleep(RETRY_S)
     answered_s, after = time.perf_counter() - began_s, replicas.followers_ms()
     follow_ms = after["follow"] - before.get("follow", 0.0)
-    return {"answered_s": round(answered_s, 3), "follow_s": round(follow_ms / 1e3, 3)}
+    spent_s = cpu_s(replicas.pids()) - spent_s
+    return {"answered_s": round(answered_s, 3), "follow_s": round(follow_ms / 1e3, 3), "cpu_s": round(spent_s, 2)}
 
 
 def rss_mib(pids: list[int]) -> list[int]:
