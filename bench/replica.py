@@ -3,6 +3,10 @@
 ``python -m bench.replica [--rate 500] [--seconds 10] [--batch-ms 200] [--others 2000]``. A process plays the pipeline
 (judging and state log, without Spark). Every ``batch-ms`` it runs a batch of the records asked about and of ``others``
 further records per second; 0 means no batches. Prints latencies, and processor time per request by process and by part.
+
+``--retained N``: one rule with a window of a day over N records, which the replica holds. ``--kills N``: then SIGKILL
+ends the forks of the follower, one of which answers, N times, and N times the follower as well. The time runs until a
+record is judged; calls that are refused meanwhile are repeated.
 """
 
 from __future__ import annotations
@@ -12,15 +16,19 @@ import asyncio
 import multiprocessing
 import os
 import re
+import signal
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from bench.recovery import SETS
 from bench.workload import STREAM, rule_set, stream_spec
 from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.shard import Bounds
@@ -40,6 +48,8 @@ from crossline.serve.decisions.values import LogPosition, NotJudgedError, Submit
 from crossline.serve.replica.replicas import Replicas
 
 WARM = 200_000  # records before the first question
+WARM_BATCHES = 10  # in which they are judged
+RETRY_S = 0.01  # between calls while none is answered
 SHARDS = 4
 POLICY = {
     "schema_version": 1,
@@ -51,8 +61,9 @@ POLICY = {
 class Played:
     """The pipeline: batches of lines, in the state log and in what Spark would note."""
 
-    def __init__(self, folder: Path) -> None:
-        rules = [read_rule({**body, "action": "review", "score": 40})[0] for body in rule_set("R5")]
+    def __init__(self, folder: Path, *, retained: bool) -> None:
+        bodies = SETS["R1"] if retained else rule_set("R5")
+        rules = [read_rule({**body, "action": "review", "score": 40})[0] for body in bodies]
         streams = {STREAM: StreamSpec.model_validate(stream_spec())}
         deciding = Deciding(Policy.model_validate(POLICY))
         made = RuleSet.from_rules(rule for rule in rules if rule is not None)
@@ -89,12 +100,13 @@ class Played:
         path.write_text(text)
 
 
-def play(folder: str, asked: Connection, batch_ms: int, others: int) -> None:
-    """A process that judges batches until the requests end."""
-    played, load, at = Played(Path(folder)), TxWorkload(rate_per_s=2_000), 0
-    while at < WARM:
-        played.batch(b"", load.lines(at, 20_000))
-        at += 20_000
+def play(folder: str, asked: Connection, batch_ms: int, others: int, retained: int) -> None:
+    """A process that judges batches until the requests end; ``retained``: records of a day, 0: as they come."""
+    played, load, at = Played(Path(folder), retained=retained > 0), TxWorkload(rate_per_s=2_000), 0
+    warm = retained or WARM
+    while at < warm:
+        played.batch(b"", load.lines(at, min(WARM, warm) // WARM_BATCHES))
+        at += min(WARM, warm) // WARM_BATCHES
     asked.send("warm")
     due_s = time.monotonic()
     while batch_ms:
@@ -136,8 +148,34 @@ def a_second(before: dict[str, float], after: dict[str, float], wall_s: float) -
     return {name: round((ms - before.get(name, 0.0)) / wall_s, 1) for name, ms in after.items()}
 
 
-async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> dict[str, Any]:
-    """Ask at ``rate``, whether or not answers come."""
+async def loss(replicas: Replicas, ask: Callable[[], Awaitable[bool]], *, everything: bool) -> dict[str, float]:
+    """Seconds from SIGKILL to the forks of the one follower, or to it as well, until a record is judged again.
+
+    ``follow_s``: what the new follower spends of it to read the log; ``cpu_s``: processor time of what lives after it.
+    """
+    while not await ask():  # noqa: ASYNC110 - as a client repeats it
+        await asyncio.sleep(RETRY_S)
+    pids, before, began_s = replicas.pids(), replicas.followers_ms(), time.perf_counter()
+    killed = pids if everything else pids[1:]
+    spent_s = cpu_s([pid for pid in pids if pid not in killed])
+    for pid in killed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while not await ask():  # noqa: ASYNC110 - as above
+        await asyncio.sleep(RETRY_S)
+    answered_s, after = time.perf_counter() - began_s, replicas.followers_ms()
+    follow_ms = after["follow"] - before.get("follow", 0.0)
+    spent_s = cpu_s(replicas.pids()) - spent_s
+    return {"answered_s": round(answered_s, 3), "follow_s": round(follow_ms / 1e3, 3), "cpu_s": round(spent_s, 2)}
+
+
+def rss_mib(pids: list[int]) -> list[int]:
+    """Resident memory of processes, shared pages in each."""
+    return [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20 for pid in pids]
+
+
+async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kills: int, first: int) -> dict[str, Any]:
+    """Ask at ``rate``, whether or not answers come; ``first``: the number of the first record in its workload."""
     replicas, load = Replicas(folder), TxWorkload(rate_per_s=2_000, seed=7)
     await replicas.start()
     try:
@@ -146,7 +184,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
         took: list[float] = []
         missed, at = Counter[str](), 0
 
-        async def ask(number: int, raw: bytes, due_s: float) -> None:
+        async def ask(number: int, raw: bytes, due_s: float) -> bool:
             nonlocal at
             record = SubmittedRecord(number, STREAM, str(number), raw, "", time.time_ns() // 1_000_000)
             pipe.send_bytes(raw + b"\n")
@@ -161,13 +199,21 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
             if isinstance(found, NotJudgedError):
                 missed[re.sub(r"\d[\d,]*", "N", str(found))] += 1
             took.append((time.perf_counter() - due_s) * 1e3)
+            return not isinstance(found, NotJudgedError)
 
         total = int(rate * seconds)
         lines = [
             line.replace(b'"transaction_id":"', b'"transaction_id":"api-', 1)
-            for line in load.lines(WARM * 10, total + rate).splitlines()
+            for line in load.lines(first, total + rate).splitlines()
         ]
-        tasks, start_s = list[asyncio.Task[None]](), time.perf_counter()
+        more = iter(range(len(lines) + 1, 1 << 60))
+
+        def ask_more() -> Awaitable[bool]:
+            number = next(more)
+            line = load.lines(first + number, 1).strip().replace(b'"transaction_id":"', b'"transaction_id":"api-', 1)
+            return ask(number, line, time.perf_counter())
+
+        tasks, start_s = list[asyncio.Task[bool]](), time.perf_counter()
         for number, raw in enumerate(lines):
             if number == rate:  # the first second is not counted
                 took.clear()
@@ -182,7 +228,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
             tasks.append(asyncio.create_task(ask(number + 1, raw, due_s)))
         await asyncio.gather(*tasks)
         wall_s = time.perf_counter() - begun_s
-        return {
+        found = {
             "rate": rate,
             **latency_row(took),
             "not_judged": dict(missed),
@@ -192,7 +238,11 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float) -> d
             "cpu_us_a_request_asker": (time.process_time() - before[1]) / total * 1e6,
             "handovers": replicas.handovers,
             "follower_ms_a_s": a_second(spent_before, replicas.followers_ms(), wall_s),
+            "rss_mib": rss_mib(replicas.pids()),
         }
+        for name, everything in (("fork_killed", False), ("all_killed", True)) if kills else ():
+            found[name] = [await loss(replicas, ask_more, everything=everything) for _ in range(kills)]
+        return found
     finally:
         await replicas.close()
 
@@ -204,14 +254,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--batch-ms", type=int, default=200)
     parser.add_argument("--others", type=int, default=2_000)
+    parser.add_argument("--retained", type=int, default=0, help="records that the replica holds")
+    parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        pipeline = context.Process(target=play, args=(folder, theirs, given.batch_ms, given.others), daemon=True)
+        played = (folder, theirs, given.batch_ms, given.others, given.retained)
+        pipeline = context.Process(target=play, args=played, daemon=True)
         pipeline.start()
         ours.recv()
-        found = asyncio.run(measure(folder, ours, given.rate, given.seconds))
+        first = max(WARM, given.retained) * 10
+        found = asyncio.run(measure(folder, ours, given.rate, given.seconds, given.kills, first))
         ours.send_bytes(b"")
         pipeline.join(10)
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())

@@ -115,6 +115,13 @@ class Home:
         assert self._read_line() == "0"
         self.until_idle()
 
+    def join(self, batch: int, shards: Sequence[int]) -> None:
+        """As an executor that joins: read ``shards`` up to the batch before; returns once the task is done."""
+        work = ShardJudge(self.source, self.cache, "query", batch)
+        (self.root / "joined").write_bytes(pickle.dumps((work, shards, STATE_SERVERS)))
+        self.ask("joined%")
+        assert self._read_line() == "0"
+
     def until_idle(self, name: str = "server") -> None:
         """Returns once all state servers, or standbys, have read what they were asked for."""
         for number in range(STATE_SERVERS):

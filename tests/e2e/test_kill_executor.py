@@ -34,7 +34,7 @@ DEEP = os.environ.get("CROSSLINE_DEEP") == "1"
 KILLS = 3 if DEEP else 1  # of executors; a new one takes some ten seconds
 LOST = 3 if DEEP else 1  # workers
 HOME = 6  # batches that are judged with all shards at home
-TRIES = 4 * HOME  # batches until then
+TRIES = 10 * HOME  # batches until then: they go on while an executor becomes warm
 COME_AND_GO: dict[str, Any] = {
     "spark.dynamicAllocation.enabled": True,
     "spark.dynamicAllocation.shuffleTracking.enabled": True,

@@ -26,6 +26,7 @@ from crossline.runtime.java.settings import (
     JAR_GROUPS,
     LOOPBACK,
     MODULES_OPENED,
+    OWN_STATE_SERVERS,
     SOCKET_VARIABLE,
     base_settings,
 )
@@ -127,10 +128,10 @@ def launch(settings: Mapping[str, str]) -> RunningJava:
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(text),
         "TMPDIR": str(folder.path),  # of Python's workers
     }
-    zygote = None
-    if is_one_process(settings.get("spark.master")):
+    zygote, master = None, settings.get("spark.master")
+    if is_started_here(master):
         environment[SOCKET_VARIABLE] = str(folder.path / "zygote")
-        zygote = _zygote(environment, folder.lock)
+        zygote = _zygote(environment, folder.lock, places=is_one_process(master))
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
     made = RunningJava(process, folder, text, zygote)
     _started.append(made)
@@ -179,9 +180,14 @@ def _java(settings: Mapping[str, str], environment: Mapping[str, str], lock: int
     return _deaf(["/bin/sh", "-c", _DEAF, "sh", *_command(settings, environment)], environment, lock)
 
 
-def _zygote(environment: Mapping[str, str], lock: int) -> subprocess.Popen[bytes]:
-    """The process that Spark's Python is forked from; its hashes are those of the workers that Spark starts itself."""
-    command = [sys.executable, "-m", "crossline.runtime.workers.zygote", environment[SOCKET_VARIABLE]]
+def _zygote(environment: Mapping[str, str], lock: int, *, places: bool) -> subprocess.Popen[bytes]:
+    """The process that Spark's Python is forked from; its hashes are those of the workers that Spark starts itself.
+
+    ``places``: the state servers are those of the zygote. Where there are several executors each has its own, which end
+    with it, as on a cluster.
+    """
+    more = [] if places else [OWN_STATE_SERVERS]
+    command = [sys.executable, "-m", "crossline.runtime.workers.zygote", environment[SOCKET_VARIABLE], *more]
     return _deaf(command, {**environment, "PYTHONHASHSEED": "0"}, lock)
 
 
@@ -212,7 +218,9 @@ def _command(settings: Mapping[str, str], environment: Mapping[str, str]) -> lis
         # Masters elsewhere hand PySpark's zips to their executors, as YARN does.
         home = home or (spark_home() if is_on_this_machine(master) else spark_folder())
         return [str(home / "bin" / "spark-submit"), *given, *more]
-    class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", f"{home}/jars/*"])
+    # As Spark's scripts have it, and its executors: the archive of classes fits all of them, or none.
+    first = [str(jar) for jar in (home / "jars").glob("slf4j-api-*")]
+    class_path = os.pathsep.join([settings["spark.driver.extraClassPath"], f"{home}/conf", *first, f"{home}/jars/*"])
     options = [f"-Xmx{settings['spark.driver.memory']}", *shlex.split(settings[_DRIVER_OPTIONS]), *MODULES_OPENED]
     java = str(find_java().binary)
     return [java, "-cp", class_path, *options, "org.apache.spark.deploy.SparkSubmit", *given, *more]

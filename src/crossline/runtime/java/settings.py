@@ -12,6 +12,8 @@ from crossline.runtime.machine.umask import umask
 DAEMON = "crossline.runtime.workers.daemon"
 # Where ``attach`` finds the process that Spark's Python is forked from.
 SOCKET_VARIABLE = "CROSSLINE_ZYGOTE"
+# Its argument where each daemon that is forked from it has state servers of its own.
+OWN_STATE_SERVERS = "--own-state-servers"
 FEW_CORES = 4
 # All of them always: the archive of Java's classes fits one class path.
 JAR_GROUPS = ("local-fs", "spark-kafka")
@@ -66,26 +68,27 @@ def few_cores() -> bool:
     return (os.cpu_count() or 1) <= FEW_CORES
 
 
-def executors_here() -> Mapping[str, str]:
-    """Settings of executors that are processes of this machine: with the driver's options (see ``java_options``).
+def java_options(archive: str, *, executor: bool = False) -> str:
+    """Options of Java: the driver's, or those of an executor that is a process of this machine.
 
-    One that starts anew, in place of one that was lost, does so beside the batch that takes over.
+    ``archive``: those that use or make the archive of its classes. On few cores a collector of one thread: what lives
+    is small, and the others' threads take the tasks' cores. R5 on two cores: 3.0 us of Java's processor time a record
+    instead of 3.8. An executor has the quick compiler alone on few cores only: one that starts in place of one that was
+    lost does so beside the batch that takes over.
     """
-    return {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"} if few_cores() else {}
-
-
-def java_options(archive: str) -> str:
-    """Options of the driver's Java; ``archive``: those that use or make the archive of its classes.
-
-    On few cores a collector of one thread: what lives is small, and the others' threads take the tasks' cores. R5 on
-    two cores: 3.0 us of Java's processor time a record instead of 3.8.
-    """
-    collector = " -XX:+UseSerialGC" if few_cores() else ""
-    logging = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    few = few_cores()
+    quick = ["-XX:TieredStopAtLevel=1"] if few or not executor else []
+    collector = ["-XX:+UseSerialGC"] if few else []
     # Spark looks into what stopped a query with an expression that takes some frames for each character of the text:
     # with the usual megabyte a stop in the midst of a batch could end in an overflow.
-    quick = f"-Xss8m -XX:TieredStopAtLevel=1{collector}"
-    return f"{logging} {quick} {OPEN_PACKAGES} {archive}".strip()
+    driver = [] if executor else [f"-Dlog4j2.configurationFile={LOGGING.as_uri()}", "-Xss8m", OPEN_PACKAGES]
+    return " ".join([*driver, *quick, *collector, *filter(None, [archive])])
+
+
+def executors_here() -> Mapping[str, str]:
+    """Settings of executors that are processes of this machine."""
+    options = java_options(use_flags(), executor=True)
+    return {"spark.executor.extraJavaOptions": options} if options else {}
 
 
 def base_settings(jars: Sequence[Path]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from crossline.runtime.machine.cache_folder import cache_dir
 from crossline.runtime.machine.java import find_java
 from crossline.runtime.machine.spark_installation import spark_version
 
-FORM = 2  # of the class path and the options that an archive was made with
+FORM = 3  # of the class path and the options that an archive was made with
 _SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 

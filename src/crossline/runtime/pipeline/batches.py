@@ -171,8 +171,9 @@ class Batches:
                 publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
                 snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
                 raw = frame() if taken is None else rows_frame(self._spark, taken)
-                ahead = taken is not None
-                planned = self._planner.plan((raw, intake), snapshot, self._cache, self._spill_folder, taken=ahead)
+                planned = self._planner.plan(
+                    (raw, intake), snapshot, self._cache, self._spill_folder, task, taken=taken is not None
+                )
                 outcome = self._ran(self._planner.way, collect_from_spark(planned, fetchers))
         finally:
             if self._spill_folder is not None:

@@ -17,7 +17,9 @@ from crossline.runtime.spark.flow import Input, in_one_task, in_stages, union_of
 from crossline.runtime.spark_internals.shard_placement import ShardPlacement
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
+from crossline.runtime.work.task import Task
 from crossline.runtime.work.totals import ONE_TASK, STAGES
+from crossline.runtime.workers.executor_warmup import ExecutorWarmup
 from crossline.runtime.workers.state_servers import StateServerJudge
 
 # Up to here one task is done before two stages would be: a shuffle and a second stage take some 40 ms.
@@ -86,33 +88,42 @@ class Planner:
         snapshot: SnapshotSource,
         cache: ShardCache,
         spill_folder: Path | None = None,
+        task: Task | None = None,
         *,
         taken: bool = False,
     ) -> DataFrame:
         """The size of the last batch stands for this one's, not known before.
 
-        ``spill_folder``: see ``in_stages``. ``taken``: ``raw`` has the rows of the first stage, which was done ahead.
+        ``spill_folder``: see ``in_stages``. ``task``: of the batch; None: its records are of the past. ``taken``:
+        ``raw`` has the rows of the first stage, which was done ahead.
         """
         frame, intake = raw
         partitions = self._settings.partitions
-        topic, standby_of = self._settings.topic, tuple[int, ...]()
+        judge = StateServerJudge(snapshot, cache, partitions, self._settings.topic)
         if self._placement is not None:
-            self._placement.refresh()
-            if self._placement.available:
-                cache = replace(cache, used_within=USED_WITHIN)
-            if cache.standby:
-                standby_of = self._placement.standby_of
-        judge = StateServerJudge(snapshot, cache, partitions, topic, standby_of)
-        stages = stages_of(snapshot, intake, judge, kept=topic is not None)
+            judge = self._placed(judge, self._placement, task)
+        stages = stages_of(snapshot, intake, judge, kept=judge.topic is not None)
         small = self._settings.one_machine and self.small and not taken
         self.way = ONE_TASK if small else STAGES
         if taken:
             return in_stages(frame, stages[1:], partitions, spill_folder, self._placement)
         if small:
             return in_one_task(frame, stages)
-        if self._placement is not None and self._settings.records_max:  # of topics, which say where they would be read
-            frame = self._placement.by_host(frame)
+        if self._placement is not None:
+            frame = self._placement.taking_in(frame, topics=bool(self._settings.records_max))
         return in_stages(frame, stages, partitions, spill_folder, self._placement)
+
+    def _placed(self, judge: StateServerJudge, placement: ShardPlacement, task: Task | None) -> StateServerJudge:
+        """``judge`` for executors as they are now; new ones get ready to have it."""
+        warmup = None if task is None else ExecutorWarmup(judge, replace(task, partitions=judge.state_servers))
+        placement.refresh(warmup)
+        cache = judge.cache
+        if cache is None:
+            return judge
+        if placement.available:
+            cache = replace(cache, used_within=USED_WITHIN)
+        standby_of = placement.standby_of if cache.standby else ()
+        return replace(judge, cache=cache, standby_of=standby_of, elsewhere=placement.several)
 
     def backfill(self, inputs: Sequence[Input], snapshot: SnapshotSource, cache: ShardCache) -> DataFrame:
         """The same of records of the past, of several streams."""

@@ -12,6 +12,6 @@ module                uses                                        because
 ``query_cleanup``     selectors and threads of Python sources     queries that ended leave them behind
 ====================  ==========================================  =====================================================
 
-``shard_assignment`` computes what ``shard_placement`` applies, and does not use Spark. Spark's daemon of Python workers
-is not here: a documented setting replaces it (``runtime/workers/daemon.py``).
+``shard_assignment`` and ``joining_executors`` decide what ``shard_placement`` applies, and do not use Spark. Spark's
+daemon of Python workers is not here: a documented setting replaces it (``runtime/workers/daemon.py``).
 """

@@ -10,13 +10,14 @@ method, which Spark's own compiler (Janino) compiles from the text below. It run
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from crossline.logs import get_logger
+from crossline.runtime.spark_internals.joining_executors import JoiningExecutors, TaskFunction, Warmup
 from crossline.runtime.spark_internals.lost_executors import LostExecutors
 from crossline.runtime.spark_internals.shard_assignment import assign_parts, assign_standbys, round_robin
 
@@ -75,48 +76,92 @@ class ShardPlacement:
         self._executors = executors
         self._at = at
         self._lost = LostExecutors(spark)
+        self._joining = JoiningExecutors(self._run_on)
         self._listed = ""
+        self._found: Mapping[str, tuple[str, int]] = {}  # host and cores, by executor
+        self._warm = frozenset[str]()
         self._executor_of_part: tuple[str, ...] = ()
         self.standby_of: tuple[int, ...] = ()
-        self._places, self._hosts = "", ""
+        self._most = 0  # executors at a time
+        self._places, self._hosts, self._turns = "", "", ""
 
     @property
     def available(self) -> bool:
         """Whether shards are placed on executors now."""
         return bool(self._executor_of_part)
 
-    def refresh(self) -> None:
-        """Between two batches: read the executors, move the parts of lost ones, and give new ones their share."""
+    @property
+    def several(self) -> bool:
+        """Whether there was ever more than one executor."""
+        return self._most > 1
+
+    def refresh(self, warmup: Warmup | None = None) -> None:
+        """Between two batches: read the executors, move the parts of lost ones, and give new ones their share.
+
+        ``warmup``: what new ones do before (see ``JoiningExecutors``); None: no new one begins with it now.
+        """
         self._lost.placed()
         listed = self._executors(self._spark.sparkContext._jsc.sc())  # noqa: SLF001 - PySpark has no other way
-        if listed == self._listed:
+        if listed != self._listed:
+            lines = (line.split(" ") for line in listed.splitlines())
+            self._found = {name: (host, max(1, int(count))) for name, host, count in lines}
+            self._most = max(self._most, len(self._found))
+        warm = self._joining.warm_of(self._found, warmup, self._parts_of)
+        if (listed, warm) == (self._listed, self._warm):
             return
-        self._listed = listed
-        lines = (line.split(" ") for line in listed.splitlines())
-        found = {name: (host, max(1, int(count))) for name, host, count in lines}
+        self._listed, self._warm = listed, warm
         before = self._executor_of_part
-        followers = [before[part] for part in self.standby_of]
-        cores = {name: count for name, (_, count) in found.items()}
-        self._executor_of_part = assign_parts(self._parts, cores, before, followers)
-        self.standby_of = assign_standbys(self._executor_of_part, {name: host for name, (host, _) in found.items()})
-        self._places = "\n".join(f"executor_{found[name][0]}_{name}" for name in self._executor_of_part)
-        self._hosts = "\n".join(found[name][0] for name in round_robin(self._executor_of_part))
+        self._executor_of_part, self.standby_of = self._assigned(warm)
+        self._places = "\n".join(map(self._place, self._executor_of_part))
+        turns = round_robin(self._executor_of_part)
+        self._turns = "\n".join(map(self._place, turns))
+        self._hosts = "\n".join(self._found[name][0] for name in turns)
         moved = sum(
             now != then for now, then in zip(self._executor_of_part, before or self._executor_of_part, strict=False)
         )
-        log.info("shard placement", executors=len(found), parts=self._parts, moved=moved)
+        joining = len(self._found) - len(warm)
+        log.info("shard placement", executors=len(warm), joining=joining, parts=self._parts, moved=moved)
+
+    def _assigned(self, names: Collection[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The executor and the standby of each part, were the parts assigned to ``names`` now."""
+        before = self._executor_of_part
+        found = {name: each for name, each in self._found.items() if name in names}
+        followers = [before[part] for part in self.standby_of]
+        cores = {name: count for name, (_, count) in found.items()}
+        assigned = assign_parts(self._parts, cores, before, followers)
+        return assigned, assign_standbys(assigned, {name: host for name, (host, _) in found.items()})
+
+    def _parts_of(self, joining: str) -> tuple[Collection[int], Collection[int]]:
+        """The parts that ``joining`` will judge, and those that it will follow, once it is warm."""
+        assigned, standby_of = self._assigned({*self._executor_of_part, joining})
+        judged = [part for part, name in enumerate(assigned) if name == joining]
+        return judged, [part for part, standby in enumerate(standby_of) if standby in judged]
+
+    def _run_on(self, name: str, function: TaskFunction) -> None:
+        cores = self._found[name][1]
+        frame = self._placed(self._spark.range(0, cores, 1, cores), self._place(name))
+        frame.mapInArrow(function, "id long").collect()
+
+    def _place(self, name: str) -> str:
+        """An executor as Spark has it in preferred locations."""
+        return f"executor_{self._found[name][0]}_{name}"
 
     def by_shard(self, frame: DataFrame) -> DataFrame:
         """``frame``, whose partition p has the shards of part p, with each task on the executor of its part."""
         return self._placed(frame, self._places)
 
-    def by_host(self, frame: DataFrame) -> DataFrame:
-        """``frame`` as tasks of whichever executor is free.
+    def taking_in(self, frame: DataFrame, *, topics: bool) -> DataFrame:
+        """``frame`` as tasks of whichever executor is free. Where one is missing, of those that are warm.
+
+        In place of one that is lost another comes, in the midst of a batch, and a task that it got would wait for its
+        Python.
 
         The source of topics would have each partition read by one executor, chosen by a hash, and tasks would wait for
         it. A machine as a place is not waited for, and while it has room, what a consumer there has read ahead is used.
         """
-        return self._placed(frame, self._hosts)
+        if len(self._warm) < self._most:
+            return self._placed(frame, self._turns)
+        return self._placed(frame, self._hosts) if topics else frame
 
     def _placed(self, frame: DataFrame, places: str) -> DataFrame:
         if not places:

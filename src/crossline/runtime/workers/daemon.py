@@ -61,13 +61,20 @@ def preload() -> None:
     warm()
 
 
-def open_place() -> None:
-    """Where state servers are; nothing of what is loaded by now is garbage."""
-    from crossline.runtime.workers.state_server import open_state_server_folder  # noqa: PLC0415
+def keep_loaded() -> None:
+    """Nothing of what is loaded by now is garbage.
 
-    # PySpark collects garbage after every task. What is loaded by now stays: looking through it costs 160 ms a time.
+    PySpark collects garbage after every task. Looking through what is loaded costs 160 ms a time.
+    """
     gc.collect()
     gc.freeze()
+
+
+def open_place() -> None:
+    """Where state servers are."""
+    from crossline.runtime.workers.state_server import open_state_server_folder  # noqa: PLC0415
+
+    keep_loaded()
     open_state_server_folder()
 
 

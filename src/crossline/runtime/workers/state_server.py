@@ -92,8 +92,14 @@ class StateServerFolder:
 
     def read_ahead(self, number: int, work: ReadAhead) -> None:
         """Have state server ``number``, which is forked if it does not run, do ``work``. Nobody waits for it."""
-        with suppress(OSError), self.connect(number) as connection:
-            connection.send_bytes(pickle.dumps((work, [])))
+        with suppress(OSError):
+            self.reading(number, work).close()
+
+    def reading(self, number: int, work: ReadAhead) -> Connection:
+        """The same, and a connection that ends once the work is done. Raises OSError where nobody does it."""
+        connection = self.connect(number)
+        connection.send_bytes(pickle.dumps((work, [])))
+        return connection
 
     def has(self, number: int) -> bool:
         """Whether state server ``number`` was forked."""
@@ -230,7 +236,7 @@ def _live(where: StateServerFolder, lifeline: int, name: str, listening: socket.
 
 def _serve(listening: socket.socket, *, standby: bool) -> NoReturn:
     """Answer requests, one at a time, and read ahead in between."""
-    reading: dict[tuple[int, ...], ReadAhead] = {}  # by shards: what was asked for last
+    reading: dict[tuple[int, ...], _Reading] = {}  # by shards: what was asked for last
     while True:
         idle_s = None if standby else AHEAD_S_MAX
         listening.settimeout(PAUSE_S if reading else idle_s)
@@ -246,7 +252,7 @@ def _serve(listening: socket.socket, *, standby: bool) -> NoReturn:
         with suppress(EOFError, OSError), Connection(client.detach()) as connection:
             work, counts = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this user only
             if isinstance(work, ReadAhead):
-                reading[work.shards] = work
+                reading[work.shards] = _Reading(work, Connection(os.dup(connection.fileno())))
             elif work is None:
                 connection.send_bytes(READS if reading else IDLE)
             else:
@@ -256,12 +262,20 @@ def _serve(listening: socket.socket, *, standby: bool) -> NoReturn:
                 connection.send_bytes(_answer(work, counts, connection))
 
 
-def _read_on(reading: dict[tuple[int, ...], ReadAhead]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """``asking``: who asked, and may wait for the end of this connection; it ends with the last reference to it."""
+
+    work: ReadAhead
+    asking: Connection
+
+
+def _read_on(reading: dict[tuple[int, ...], _Reading]) -> None:
     """Read a turn of what was asked for first; what is done, or cannot be read, is taken out."""
     shards = next(iter(reading))
     done = True
     with suppress(Exception):  # the batch meets it again, and reports it
-        done = reading[shards].read(TURN_S)
+        done = reading[shards].work.read(TURN_S)
     if done:
         del reading[shards]
 

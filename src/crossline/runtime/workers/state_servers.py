@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Self
@@ -34,6 +34,7 @@ class StateServerJudge:
 
     ``cache`` None: a batch job, whose state ends with it. ``topic``: where decisions on all records go; None: nowhere.
     ``standby_of``: by part, another one, whose task has its own executor follow the part (see ``assign_standbys``).
+    ``elsewhere``: standbys are on other executors, also while none of them is there.
     """
 
     source: SnapshotSource
@@ -41,11 +42,12 @@ class StateServerJudge:
     state_servers: int
     topic: DecisionTopic | None = None
     standby_of: tuple[int, ...] = ()
+    elsewhere: bool = False
 
     def __call__(self, task: Task, depth: int, given: ShardParts, watch: Stopwatch) -> Iterator[StageRows]:
         """What comes of each shard."""
         work = ShardJudge(self.source, self.cache, task.query_id, task.batch_id, depth, task.began_ms, self.topic)
-        yield from judge_shards(work, given, self.state_servers, watch, here=not self.standby_of)
+        yield from judge_shards(work, given, self.state_servers, watch, here=not self.elsewhere)
         followed = {part for part, standby in enumerate(self.standby_of) if standby == task.partition}
         if followed and depth == 1:
             shards = range(self.source.current().shards)
@@ -58,15 +60,34 @@ def follow(work: ShardJudge, shards: Sequence[int], state_servers: int) -> None:
     Nobody waits for it: they read in turns between their requests.
     """
     where = state_server_folder()
-    if where is None or work.cache is None or not work.batch_id:
+    if where is not None:
+        for number, ahead in _shares(work, shards, state_servers):
+            where.read_ahead(number, ahead)
+
+
+def read_now(work: ShardJudge, shards: Sequence[int], state_servers: int) -> None:
+    """As ``follow``, and returns once they have read them."""
+    where = state_server_folder()
+    if where is None:
+        return
+    with ExitStack() as open_connections:
+        reading = []
+        for number, ahead in _shares(work, shards, state_servers):
+            with suppress(OSError):
+                reading.append(open_connections.enter_context(where.reading(number, ahead)))
+        for connection in reading:
+            connection.poll(None)  # it ends once all is read
+
+
+def _shares(work: ShardJudge, shards: Sequence[int], state_servers: int) -> Iterator[tuple[int, ReadAhead]]:
+    """What each state server of this machine reads of ``shards``."""
+    if work.cache is None or not work.batch_id:
         return
     count = max(1, min(state_servers, processors()))
     for number in range(count):
         mine = tuple(shard for shard in shards if shard % count == number)
         if mine:
-            where.read_ahead(
-                number, ReadAhead(work.source, work.cache, work.query_id, work.batch_id, mine, follows=True)
-            )
+            yield number, ReadAhead(work.source, work.cache, work.query_id, work.batch_id, mine, follows=True)
 
 
 def judge_shards(

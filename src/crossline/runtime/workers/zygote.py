@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.java.settings import OWN_STATE_SERVERS
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 
@@ -36,20 +37,26 @@ END_WITH_US = ("crossline.runtime.workers.in_process_worker", "crossline.runtime
 _LENGTH = 8
 
 
-def serve(path: str) -> None:
-    """Fork for each client at the socket ``path``, until the standard input ends."""
+def serve(path: str, *, places: bool = True) -> None:
+    """Fork for each client at the socket ``path``, until the standard input ends.
+
+    ``places``: the state servers are those of this process; else each daemon that is forked from it has its own.
+    """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     made = os.path.join(os.path.dirname(path), "new")  # noqa: PTH118, PTH120 - no longer: names of sockets are short
     listening.bind(made)
     listening.listen(64)  # who comes while this process loads waits here
     os.rename(made, path)  # noqa: PTH104 - no client finds a socket that does not listen yet
-    from crossline.runtime.workers.daemon import open_place, preload  # noqa: PLC0415 - once clients can connect
+    from crossline.runtime.workers.daemon import keep_loaded, open_place, preload  # noqa: PLC0415 - once clients can connect
 
     set_process_title("cl-zygote")
     with watched_lifeline():  # it may compile for minutes
         preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for children
-    open_place()
+    if places:
+        open_place()
+    else:
+        keep_loaded()
     with selectors.DefaultSelector() as selector:
         selector.register(listening, selectors.EVENT_READ)
         selector.register(0, selectors.EVENT_READ)
@@ -127,4 +134,4 @@ def _run(module: str) -> int:
 
 if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    serve(sys.argv[1])
+    serve(sys.argv[1], places=OWN_STATE_SERVERS not in sys.argv)

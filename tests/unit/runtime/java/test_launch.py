@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crossline.runtime.java import launch
+from crossline.runtime.java import launch, settings
 from crossline.runtime.machine.java import Java
 from crossline.runtime.machine.spark_home import spark_home
 
@@ -25,7 +25,9 @@ def a_java(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_is_that_of_sparks_scripts_without_incubator_modules() -> None:
     home = str(spark_home())
     command = launch._command(SETTINGS, {"SPARK_HOME": home})
-    assert command[:3] == ["/java/bin/java", "-cp", f"/jars/a.jar:/jars/b.jar:{home}/conf:{home}/jars/*"]
+    (first,) = [path.name for path in (spark_home() / "jars").iterdir() if path.name.startswith("slf4j-api-")]
+    path = f"/jars/a.jar:/jars/b.jar:{home}/conf:{home}/jars/{first}:{home}/jars/*"
+    assert command[:3] == ["/java/bin/java", "-cp", path]
     assert command[3:6] == ["-Xmx3g", "-Da=b", "-Djava.io.tmpdir=/with a space"]
     at = command.index("org.apache.spark.deploy.SparkSubmit")
     assert command[at + 1 : at + 3] == ["--conf", "spark.driver.extraClassPath=/jars/a.jar:/jars/b.jar"]
@@ -57,3 +59,17 @@ def test_if_the_environment_configures_java_sparks_scripts_start_it(given: dict[
 )
 def test_what_runs_on_this_machine(master: str | None, *, here: bool) -> None:
     assert launch.is_on_this_machine(master) is here
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_driver_and_executors_start_from_one_archive_with_one_collector(
+    monkeypatch: pytest.MonkeyPatch, *, few: bool
+) -> None:
+    monkeypatch.setattr(settings, "few_cores", lambda: few)
+    driver, executor = (settings.java_options("-Xarchive", executor=each).split() for each in (False, True))
+    for options in (driver, executor):
+        assert options[-1] == "-Xarchive"
+        assert ("-XX:+UseSerialGC" in options) == few
+    assert set(executor) <= set(driver)
+    assert "-XX:TieredStopAtLevel=1" in driver
+    assert ("-XX:TieredStopAtLevel=1" in executor) == few

@@ -3,7 +3,8 @@
 A request is the name of a file in the folder: pickled (judging, parts by shard, state servers). A worker is forked for
 it, which writes the pickled rows of each shard, or the error, into ``NAME.answer``; its pid stands on the output first,
 its exit status when it is done. ``NAME!`` does not wait for it. ``NAME?``: what is to be read ahead, as JSON.
-``NAME&``: pickled (judging, shards, state servers), of shards that another home judges.
+``NAME&``: pickled (judging, shards, state servers), of shards that another home judges; ``NAME%``: returns once they
+are read.
 """
 
 from __future__ import annotations
@@ -44,6 +45,12 @@ def follow(request: Path) -> None:
     state_servers.follow(judging, shards, count)
 
 
+def read_now(request: Path) -> None:
+    judging, shards, count = pickle.loads(request.read_bytes())  # noqa: S301 - the test's own
+    state_servers.processors = lambda: count
+    state_servers.read_now(judging, shards, count)
+
+
 def say(what: object) -> None:
     sys.stdout.write(f"{what}\n")
     sys.stdout.flush()
@@ -59,7 +66,8 @@ def main() -> None:
         name = line.strip()
         pid = os.fork()
         if pid == 0:
-            {"?": ask_ahead, "&": follow}.get(name[-1], work)(folder / name.rstrip("!?&"))
+            of = {"?": ask_ahead, "&": follow, "%": read_now}
+            of.get(name[-1], work)(folder / name.rstrip("!?&%"))
             os._exit(0)
         say(pid)
         if not name.endswith("!"):

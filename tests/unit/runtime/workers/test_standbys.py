@@ -97,3 +97,34 @@ def test_shards_of_another_executor_are_followed_beside_those_judged_here(
     assert home.state_servers() == before
     assert len(before) == STATE_SERVERS
     assert home.figures() == twin
+
+
+def test_an_executor_that_joins_has_read_all_shards_before_it_judges(
+    home: Home, log: list[Record], twin: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its task ends once they are read: it then lacks what was judged meanwhile, of its own shards and of others."""
+    batches = batches_of(log)
+    with Home(tmp_path_factory.mktemp("before")) as before:
+        before.cache = home.cache
+        for number, data in enumerate(batches[:8]):
+            before.batch(number, data)
+    home.cache = replace(home.cache, standby=True)
+    home.join(6, range(SHARDS))
+    home.join(7, range(SHARDS))
+    assert len(home.state_servers()) == STATE_SERVERS
+    home.alerts = dict(before.alerts)
+    for number, data in enumerate(batches[8:], 8):
+        assert read_of(home.batch(number, data)) == ([1] * SHARDS if number == 8 else []), number
+        home.until_idle("standby")
+    assert home.figures() == twin
+
+
+def test_who_waits_for_a_log_that_cannot_be_read_is_let_go(home: Home, log: list[Record]) -> None:
+    for number, data in enumerate(batches_of(log)[:3]):
+        home.batch(number, data)
+    for segment in (home.root / "state").rglob("*.seg"):
+        segment.write_bytes(b"no segment")
+    home.cache = replace(home.cache, root=str(home.root / "state"), per_query=False, held_max=9)
+    for pid in home.state_servers():
+        os.kill(pid, signal.SIGKILL)
+    home.join(3, range(SHARDS))

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from crossline.runtime.java.settings import SOCKET_VARIABLE
+from crossline.runtime.java.settings import OWN_STATE_SERVERS, SOCKET_VARIABLE
 from crossline.runtime.machine import zygote_client as module
 from crossline.runtime.machine.garbage import OBJECTS
 
@@ -27,14 +28,31 @@ sys.exit(int(sys.argv[1]))
 """
 
 
+# Where the state servers are of the daemons that are forked, a line each; a daemon opens a folder where there is none.
+PLACES = """
+from crossline.runtime.workers import state_server as module
+inherited = module.state_server_folder()
+module.open_state_server_folder()
+print(inherited and inherited.folder, module.state_server_folder().folder, sep="\\n")
+"""
+
+
 @pytest.fixture(scope="module")
 def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """The socket of a process that has loaded all, and its number."""
-    folder = tmp_path_factory.mktemp("zygote")
+    with running(tmp_path_factory.mktemp("zygote")) as found:
+        yield found
+
+
+@contextmanager
+def running(folder: Path, *more: str) -> Iterator[tuple[Path, int]]:
+    """A zygote; ``more``: of its arguments."""
     (folder / "probe_module.py").write_text(PROBE)
+    (folder / "places_module.py").write_text(PLACES)
     path = folder / "socket"
-    command = [sys.executable, "-m", "crossline.runtime.workers.zygote", str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-m", "crossline.runtime.workers.zygote", str(path), *more]
+    python_path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": python_path}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         while not path.exists():
@@ -101,3 +119,18 @@ def test_what_is_no_module_is_run_by_python_itself(zygote: tuple[Path, int], tmp
     path, _ = zygote
     done = attach("-c", "import sys; print(sys.version_info[:2])", socket=str(path), folder=tmp_path)
     assert done.stdout == f"{sys.version_info[:2]}\n"
+
+
+def test_daemons_share_state_servers_unless_each_is_to_have_its_own(zygote: tuple[Path, int], tmp_path: Path) -> None:
+    def places(path: Path) -> list[list[str]]:
+        return [attach("-m", "places_module", socket=str(path), folder=tmp_path).stdout.splitlines() for _ in range(2)]
+
+    path, _ = zygote
+    (inherited, opened), again = places(path)
+    assert inherited == opened != "None"
+    assert again == [inherited, opened]
+    with running(tmp_path, OWN_STATE_SERVERS) as (path, _):
+        (nothing, first), (nothing_again, second) = places(path)
+        assert nothing == nothing_again == "None"
+        assert "None" not in {first, second}
+        assert first != second
