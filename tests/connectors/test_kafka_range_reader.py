@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import NewPartitions
 from dev.services.broker import LocalBroker
 
 from crossline.io.kafka import range_reader as kafka_tail
@@ -201,3 +202,15 @@ def test_what_a_topic_has_deleted_is_not_in_memory(
     send(kafka_broker, topic, 0, range(3))
     with pytest.raises(RangeUnavailableError):
         tail.buffered({(topic, 0): 50}, WAIT_S, 100)
+
+
+def test_partitions_that_come_are_read_at_once(
+    kafka_broker: LocalBroker, kafka_topic: Callable[..., str], tail: KafkaRangeReader
+) -> None:
+    topic = kafka_topic(1)
+    send(kafka_broker, topic, 0, range(5))
+    assert read(tail, {(topic, 0): (0, 5)}) == {(topic, 0): numbered(range(5))}
+    admin = kafka_broker.admin()  # the request ends with the client
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(WAIT_S)
+    send(kafka_broker, topic, 1, range(4))
+    assert read(tail, {(topic, 0): (5, 5), (topic, 1): (1, 4)}) == {(topic, 0): [], (topic, 1): numbered(range(1, 4))}

@@ -24,11 +24,13 @@ WITHOUT = "crossline_without_the_command"
 WORD = "a-word"
 
 
-@pytest.fixture(params=["known", "unknown", "forbidden"])
+@pytest.fixture(params=["known", "unknown", "forbidden", "refused"])
 def client(request: pytest.FixtureRequest, redis_server: LocalRedis, monkeypatch: Any) -> Iterator[Any]:
-    """Of a server that knows the command, of one that does not, and of a user who may not give it."""
+    """Of a server that knows the command, of others that do not or take it otherwise, of a user who may not give it."""
     if request.param == "unknown":
         monkeypatch.setattr(decision_writes, "SET_MANY", "MSETNOTHING")
+    if request.param == "refused":
+        monkeypatch.setattr(decision_writes, "SET_MANY", "GETEX")  # which these arguments are an error to
     user: dict[str, Any] = {}
     if request.param == "forbidden":
         with redis_server.client() as owner:

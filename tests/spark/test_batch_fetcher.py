@@ -123,6 +123,24 @@ def test_a_query_fails_where_what_it_is_to_go_on_after_was_not_planned(spark: Sp
     assert fetched.batches == [(0, None), (1, None)]
 
 
+def test_a_query_fails_where_what_it_is_to_go_on_after_is_of_other_sources(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark asserts that, which is no exception of Java's."""
+
+    class Wrong(Fetched):
+        def run(self, frame: Frame, number: int) -> int:
+            super().run(frame, number)
+            if number == 1:
+                lines = (self.logs / "offsets" / "1").read_text(encoding="utf-8").splitlines()
+                (self.logs / "offsets" / "2").write_text("\n".join([*lines, lines[-1]]), encoding="utf-8")
+            return max(number, 2 * number)
+
+    fetched = Wrong(spark, tmp_path / "checkpoint", set(), fails_at=5)
+    query = fetched.writer.start()
+    fetched.fetcher.adopt(query)
+    assert "of batch 5" not in fetched.failure(query)
+    assert fetched.batches == [(0, None), (1, None)]
+
+
 def test_a_query_that_waits_for_a_batch_is_stopped(spark: SparkSession, tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 

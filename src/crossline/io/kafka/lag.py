@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from crossline.basics.errors import SourceError
@@ -33,7 +33,14 @@ class TopicLag:
         if self._client is None:
             self._client = AdminClient(self._settings, logger=SILENT)
         places = _places(offsets)
-        ends = _listed(self._client, places, OffsetSpec.latest(), ANSWER_S_MAX, "end")
+        try:
+            ends = _listed(self._client, places, OffsetSpec.latest(), ANSWER_S_MAX, "end")
+        except SourceError as error:
+            if not _lacks_partition(error.__cause__):
+                raise
+            # A client looks for new partitions every five minutes.
+            self._client = AdminClient(self._settings, logger=SILENT)
+            ends = _listed(self._client, places, OffsetSpec.latest(), ANSWER_S_MAX, "end")
         return sum(max(0, end - places[place]) for place, end in ends.items())
 
 
@@ -51,6 +58,11 @@ class TopicStarts:
         for (topic, number), offset in starts.items():
             found.setdefault(topic, {})[str(number)] = offset
         return found
+
+
+def _lacks_partition(error: BaseException | None) -> bool:
+    """Whether the client, and not a broker, says that there is no such partition."""
+    return isinstance(error, KafkaException) and error.args[0].code() == KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - the client's public name
 
 
 def _places(offsets: Mapping[str, Any]) -> _Places:

@@ -22,7 +22,9 @@ class DecisionWrites:
     """Sets each key to its decision unless it has a newer one; the keys last ``seconds``.
 
     Nearly all decisions are the first on their record. SET_MANY then takes a third of the script's time, and the server
-    writes one entry to its log. A server or user without that command gets scripts from the first refusal on.
+    writes one entry to its log. A server or user without that command gets scripts from the first refusal on. What is
+    refused for another reason is left to a script too: a proxy has words of its own for a command that it does not
+    know, and where something else is wrong, the script is refused as well.
     """
 
     def __init__(self, seconds: int) -> None:
@@ -52,10 +54,10 @@ class DecisionWrites:
             )
         left = []
         for piece, answer in zip(group, pipe.execute(raise_on_error=False), strict=True):
-            if isinstance(answer, Exception):
-                if not _unknown(answer):
-                    raise answer
-                self._sets_many = False
+            if isinstance(answer, errors.ResponseError):
+                self._sets_many = self._sets_many and not _unknown(answer)
+            elif isinstance(answer, Exception):
+                raise answer
             if answer != 1:
                 left.append(piece)
         return left

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -34,7 +34,7 @@ RunBatch = Callable[[Frame, int], bool]
 class BatchSeries:
     """Plans batches of ``sources``, all of which are topics, and has ``run`` run them.
 
-    ``records_max``: how many records the next batch may have.
+    ``most``: how many records the next batch may have, and how many of each stream.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class BatchSeries:
         runner: InProcessRunner,
         stopping: threading.Event,
         run: RunBatch,
-        records_max: Callable[[], int],
+        most: Callable[[], tuple[int, Mapping[str, int]]],
     ) -> None:
         self._spark = spark
         self._checkpoint = checkpoint
@@ -53,7 +53,7 @@ class BatchSeries:
         self._runner = runner
         self._stopping = stopping
         self._run = run
-        self._records_max = records_max
+        self._most = most
 
     def follow(self, batch_id: int) -> int:
         """Run batches after ``batch_id``, which is done; the last that is done now."""
@@ -64,7 +64,7 @@ class BatchSeries:
         while goes_on and time.monotonic() < until_s and not self._stopping.is_set():
             before = entries.offsets
             starts = {each.stream: _places(begin) for each, begin in zip(self._sources, before, strict=True)}
-            ends = self._runner.buffered(starts, WAIT_S, self._records_max())
+            ends = self._runner.buffered(starts, WAIT_S, *self._most())
             if not ends:
                 break
             entries.next([ends[source.stream] for source in self._sources], round(time.time() * 1e3))

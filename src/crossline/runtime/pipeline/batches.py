@@ -197,9 +197,11 @@ class Batches:
         self.way = outcome.figures[RAN] = way
         return outcome
 
-    def small_max(self) -> int:
-        """The most records of a small batch now."""
-        return ONE_TASK_RECORDS if self.rate is None else min(ONE_TASK_RECORDS, self.rate.records)
+    def small_max(self) -> tuple[int, dict[str, int]]:
+        """The most records of a small batch now, and of those of each stream of topics."""
+        most, share = (ONE_TASK_RECORDS, 1.0) if self.rate is None else (self.rate.records, self.rate.share)
+        of_topics = ((each.stream, each.records_max) for each in self._sources if each.records_max is not None)
+        return min(ONE_TASK_RECORDS, most), {stream: max(1, round(mine * share)) for stream, mine in of_topics}
 
     def close(self) -> None:
         """Let go of what runs batches."""

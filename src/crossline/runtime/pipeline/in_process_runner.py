@@ -70,16 +70,19 @@ class InProcessRunner:
         self._rests = Rests()
         self._reading = False
 
-    def buffered(self, starts: Mapping[str, Mapping[Place, int]], wait_s: float, records_max: int) -> Ends | None:
+    def buffered(
+        self, starts: Mapping[str, Mapping[Place, int]], wait_s: float, records_max: int, each_max: Mapping[str, int]
+    ) -> Ends | None:
         """Where the records end that the process has in memory from ``starts`` on; empty: none came in ``wait_s``.
 
-        None where they are more than ``records_max``, or Spark is to run the next batch.
+        None where they are more than ``records_max``, or of a stream more than ``each_max``, or Spark is to run the
+        next batch.
         """
         until_s = time.monotonic() + wait_s
         while self._connection is not None and not self._rests.left:
             left_s = max(0.0, until_s - time.monotonic())
             # The process cannot be stopped while it waits.
-            request = BufferedRequest(starts, min(left_s, _LOOK_S), records_max)
+            request = BufferedRequest(starts, min(left_s, _LOOK_S), records_max, each_max)
             ends: Ends | None = self._ask(self._connection, request)
             if ends is None or ends or left_s <= _LOOK_S or self._stopping.is_set():
                 return ends

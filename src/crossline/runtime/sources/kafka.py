@@ -101,6 +101,7 @@ def kafka_source(
         client=reading,
         waiting=TopicLag(client),
         first=TopicStarts(client),
+        records_max=records_max,
     )
 
 

@@ -72,6 +72,7 @@ class SourcePlan:
     ``first``: given offsets of topics, the first that these still have; None where a source keeps its records.
     ``planned``: given where a batch ends, where the next one will; None where that is open, or never known before.
     ``chunks``: those from one number to another, where offsets are numbers of chunks, and batches of any size.
+    ``records_max``: of topics, how many records a batch may have of them.
     """
 
     stream: str
@@ -91,3 +92,4 @@ class SourcePlan:
     first: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     planned: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     chunks: Callable[[int, int], Sequence[ChunkRef]] | None = None
+    records_max: int | None = None

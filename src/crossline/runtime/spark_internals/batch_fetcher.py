@@ -140,8 +140,8 @@ public class CrosslineBatches implements VoidFunction2, Sink {
         Exception failed = null;
         try {
             if (last > this.batch.number) this.goOnAfter(last);
-        } catch (RuntimeException unexpected) {
-            failed = unexpected;
+        } catch (Throwable unexpected) {  // Scala also asserts; without this the query would wait for ever
+            failed = new RuntimeException(unexpected);
         }
         this.ended(failed);
         return this.next();

@@ -79,12 +79,13 @@ class BatchRequest:
 class BufferedRequest:
     """How far the records go that are in memory: by stream, where the next batch begins in each partition.
 
-    ``wait_s``: for a first record. ``records_max``: of a batch.
+    ``wait_s``: for a first record. ``records_max``: of a batch; ``each_max``: by stream, of those of one.
     """
 
     starts: Mapping[str, Mapping[Place, int]]
     wait_s: float
     records_max: int
+    each_max: Mapping[str, int] = field(default_factory=dict)
 
 
 # By stream and partition, where the records in memory end; empty: there are none.
@@ -131,8 +132,11 @@ class InProcessWorker:
         try:
             while not count:
                 for stream, starts in request.starts.items():
-                    patience_s, enough = (0.0 if count else wait_s), request.records_max + 1
-                    found, ends[stream] = self._tails[stream].buffered(starts, patience_s, enough)
+                    most = min(request.records_max, request.each_max.get(stream, request.records_max))
+                    patience_s = 0.0 if count else wait_s
+                    found, ends[stream] = self._tails[stream].buffered(starts, patience_s, most + 1)
+                    if found > most:
+                        return None
                     count += found
                 if time.monotonic() >= until_s:
                     break

@@ -34,8 +34,10 @@ class Buffer:
         self.answers: Iterator[Ends | None] = iter(answers)
         self.asked: list[Mapping[str, Any]] = []
 
-    def buffered(self, starts: Mapping[str, Any], wait_s: float, records_max: int) -> Ends | None:
-        assert (wait_s, records_max) == (batch_series.WAIT_S, 100)
+    def buffered(
+        self, starts: Mapping[str, Any], wait_s: float, records_max: int, each_max: Mapping[str, int]
+    ) -> Ends | None:
+        assert (wait_s, records_max, each_max) == (batch_series.WAIT_S, 100, {"left": 70})
         self.asked.append(starts)
         return next(self.answers, None)
 
@@ -73,7 +75,7 @@ def follow(pipeline: Pipeline, buffer: Buffer, stopping: threading.Event | None 
         buffer,  # type: ignore[arg-type] # as far as it is used
         stopping or threading.Event(),
         pipeline.run,
-        lambda: 100,
+        lambda: (100, {"left": 70}),
     )
     return series.follow(FIRST)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crossline.basics.errors import PermanentError
-from crossline.runtime.snapshot.spark_log import began_ms, committed, offsets_of, unfinished_batch
+from crossline.runtime.snapshot.spark_log import began_ms, committed, last_planned, offsets_of, unfinished_batch
 from crossline.runtime.snapshot.spark_log_entries import SparkLogEntries
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1000,"conf":{"spark.sql.shuffle.partitions":"2"}}'
@@ -46,6 +47,43 @@ def test_a_batch_is_committed_and_the_next_one_planned(tmp_path: Path) -> None:
     entries.next([{("a", 0): 7}, {}], 3_000)
     assert offsets_of(checkpoint, 9) == [{"a": {"0": 7, "10": 7}, "b": {"0": 4}}, {"c": {"0": 9}}]
     assert not list((tmp_path / "spark").rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("cut", range(4))
+def test_wherever_it_is_cut_off_the_logs_are_those_of_a_batch_of_sparks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """A kill within the writing of the commit, before it has its name, within the writing of the offsets, and so on."""
+    checkpoint, left = planned(tmp_path, *OFFSETS), [cut]
+    entries = SparkLogEntries.of(checkpoint, 7)
+    assert entries is not None
+
+    def killed(call: Callable[..., object]) -> Callable[..., object]:
+        def until(path: Path, given: bytes | Path) -> object:
+            left[0] -= 1
+            if left[0] >= 0:
+                return call(path, given)
+            if isinstance(given, bytes):
+                call(path, given[: len(given) // 2])
+            raise KeyboardInterrupt
+
+        return until
+
+    with monkeypatch.context() as patched:
+        for name in ("write_bytes", "rename"):
+            patched.setattr(Path, name, killed(getattr(Path, name)))
+        with pytest.raises(KeyboardInterrupt):
+            entries.next([{("a", 0): 6}, {}], 2_000)
+    assert unfinished_batch(checkpoint) == (7 if cut < 2 else None)
+    assert last_planned(checkpoint) == 7
+    if cut >= 2:  # Spark plans the next one
+        text = (tmp_path / "spark" / "offsets" / "7").read_text(encoding="utf-8")
+        (tmp_path / "spark" / "offsets" / "8").write_text(text, encoding="utf-8")
+    again = SparkLogEntries.of(checkpoint, last_planned(checkpoint))
+    assert again is not None
+    again.next([{("a", 0): 9}, {}], 3_000)
+    assert offsets_of(checkpoint, again.last)[0] == {"a": {"0": 9, "10": 7}, "b": {"0": 1}}
+    assert committed(checkpoint, again.last - 1)
 
 
 @pytest.mark.parametrize("log", ["commits", "offsets"])

@@ -31,12 +31,12 @@ def test_an_owner_that_is_killed_before_it_has_read_all_is_no_news(
 class Tail:
     """Stands for the reader of a topic: what it has in memory, and what it is asked for."""
 
-    def __init__(self, count: int, end: int, *, broken: bool = False) -> None:
-        self.count, self.end, self.broken = count, end, broken
+    def __init__(self, count: int, end: int, *, broken: bool = False, most: int | None = None) -> None:
+        self.count, self.end, self.broken, self.most = count, end, broken, MOST if most is None else most
         self.waits: list[float] = []
 
     def buffered(self, starts: Mapping[Place, int], wait_s: float, enough: int) -> tuple[int, dict[Place, int]]:
-        assert enough == MOST + 1
+        assert enough == self.most + 1
         if self.broken:
             raise RangeUnavailableError("deleted")
         self.waits.append(wait_s)
@@ -47,13 +47,13 @@ MOST = 5
 A, B = ("a", 0), ("b", 0)
 
 
-def buffered(**tails: Tail) -> in_process_worker.Ends | None:
+def buffered(each_max: Mapping[str, int] | None = None, **tails: Tail) -> in_process_worker.Ends | None:
     worker = in_process_worker.InProcessWorker(
         in_process_worker.Setup(None, None, 1, None, {}, {})  # type: ignore[arg-type] # not used
     )
     worker._tails = tails  # type: ignore[assignment] # as far as they are used
     starts = {name: {(name, 0): 3} for name in tails}
-    return worker.buffered(in_process_worker.BufferedRequest(starts, 0.0, MOST))
+    return worker.buffered(in_process_worker.BufferedRequest(starts, 0.0, MOST, each_max or {}))
 
 
 def test_what_is_in_memory_is_the_next_batch() -> None:
@@ -70,3 +70,11 @@ def test_nothing_in_memory_is_no_batch() -> None:
 def test_spark_plans_where_more_is_in_memory_than_a_batch_has_or_nothing_can_be_read() -> None:
     assert buffered(a=Tail(MOST, 8), b=Tail(1, 4)) is None
     assert buffered(a=Tail(1, 4), b=Tail(0, 0, broken=True)) is None
+
+
+def test_a_stream_has_no_more_records_in_a_batch_than_it_may() -> None:
+    """Though all streams together may have more."""
+    assert buffered({"a": 2}, a=Tail(2, 5, most=2), b=Tail(1, 4)) == {"a": {A: 5}, "b": {B: 4}}
+    assert buffered({"a": 2}, a=Tail(3, 6, most=2), b=Tail(1, 4)) is None
+    assert buffered({"a": 2, "b": 2}, a=Tail(0, 3, most=2), b=Tail(3, 6, most=2)) is None
+    assert buffered({"a": MOST + 9}, a=Tail(MOST, 8), b=Tail(0, 3)) == {"a": {A: 8}, "b": {B: 3}}
