@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from structlog.testing import capture_logs
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import PermanentError, SinkError, StateError
-from crossline.evaluate.decisions.columns import DecisionColumns
+from crossline.evaluate.decisions.columns import DecisionColumns, DecisionHead
 from crossline.io.outbox import sink as module
 from crossline.io.outbox.encoding import decode_delivery, encode_delivery
 from crossline.io.outbox.sink import Backlog, OutboxSink, waiting_in
@@ -256,6 +257,60 @@ def test_decisions_that_came_as_lines_come_back() -> None:
     columns = DecisionColumns.of_values(values, [orjson.dumps(each) for each in values])
     given = Delivery("p", 3, decisions=Decisions(columns))
     assert list(decode_delivery(encode_delivery(given), "here").decisions) == values
+
+
+TEXT_OF_HEADS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+IDS = st.text(st.characters(), max_size=8).map(lambda text: text.encode(errors="surrogatepass"))
+HEADS = st.builds(
+    DecisionHead,
+    kind=st.just("decision"),
+    decision=TEXT_OF_HEADS,
+    score=st.none() | st.integers(0, 100) | st.floats(0, 100),
+    policy_version=st.integers(1, 9),
+    revision=st.integers(0, 3),
+    revises=st.none() | TEXT_OF_HEADS,
+    because=st.none() | TEXT_OF_HEADS,
+    stream=TEXT_OF_HEADS,
+    decided_at=st.none() | TEXT_OF_HEADS,
+    sink_topic=st.none() | TEXT_OF_HEADS,
+)
+ROWS = st.lists(st.tuples(IDS, IDS, HEADS, st.integers(-(2**60), 2**60), st.booleans()), max_size=5)
+
+
+@given(ROWS)
+def test_columns_come_back_as_they_were(rows: list[tuple[bytes, bytes, DecisionHead, int, bool]]) -> None:
+    heads = list(dict.fromkeys(head for _, _, head, _, _ in rows))
+    values = [decision(f"t{number}", message="a\nb") for number in range(len(rows))]
+    columns = DecisionColumns(
+        lines=[orjson.dumps(each) for each in values],
+        ids=[own for own, *_ in rows],
+        record_ids=[record for _, record, *_ in rows],
+        head=np.array([heads.index(head) for _, _, head, _, _ in rows], np.int64),
+        heads=heads,
+        event_ms=np.array([ms for *_, ms, _ in rows], np.int64),
+        values={number: values[number] for number, row in enumerate(rows) if row[-1]},
+    )
+    given = Delivery("p", 3, [alert("a")], decisions=Decisions(columns), began_ms=7)
+    back = decode_delivery(encode_delivery(given), "here")
+    assert (back.alerts, back.batch_id, back.began_ms) == (given.alerts, 3, 7)
+    assert isinstance(back.decisions, Decisions)
+    found = back.decisions.columns
+    for name in ("lines", "ids", "record_ids", "heads", "values"):
+        assert getattr(found, name) == getattr(columns, name)
+    for name in ("head", "event_ms"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(columns, name), strict=True)
+
+
+@pytest.mark.parametrize("cut_bytes", [1, 40, 300])
+def test_lines_that_are_cut_off_are_reported(cut_bytes: int) -> None:
+    values = [decision(f"t{number}") for number in range(3)]
+    lines = [orjson.dumps(each) for each in values]
+    whole = encode_delivery(Delivery("p", 3, decisions=Decisions(DecisionColumns.of_values(values, lines))))
+    head, *_ = whole.split(b"\n")
+    bare = orjson.dumps({name: value for name, value in orjson.loads(head).items() if name != "columns"})
+    for raw in (whole[:-cut_bytes], head, bare + whole[len(head) :]):
+        with pytest.raises(StateError, match=r"here: damaged .* restore the file"):
+            decode_delivery(raw, "here")
 
 
 def test_another_version_of_another_shape_is_reported(tmp_path: Path) -> None:

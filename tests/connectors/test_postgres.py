@@ -246,31 +246,75 @@ def test_two_that_deliver_the_same_at_once_leave_it_once(place: DatabaseAddress)
     assert rows(place, "SELECT count(*), count(DISTINCT decision_id) FROM decisions") == [(200, 200)]
 
 
+@pytest.mark.parametrize("way", ["_insert_fresh", "_insert"])
 def test_a_backend_that_dies_in_the_midst_leaves_nothing_of_the_batch(
-    place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
+    place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    whole, batch = module._insert, replace(delivery(1, "b", "c"), decisions=[decision("b")])
+    whole, batch = getattr(module, way), replace(delivery(1, "b", "c"), decisions=[decision("b")])
     after = iter([1, 2, 3])  # tables written before it dies: alerts, decisions, the batch
 
     with opened(place) as sink, place.connect() as other:
-        sink.deliver(delivery(0, "a"))
+        for _ in range(1 if way == "_insert_fresh" else 2):  # what comes again has the next one asked for, too
+            sink.deliver(delivery(0, "a"))
         for tables in after:
             written = iter(range(tables))
 
-            def dying(connection: Any, given: Any, written: Any = written) -> None:
-                whole(connection, given)
+            def dying(connection: Any, given: Any, written: Any = written) -> Any:
+                done = whole(connection, given)
                 next(written)
                 if written.__length_hint__() == 0:
                     other.execute("SELECT pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+                return done
 
-            monkeypatch.setattr(module, "_insert", dying)
+            monkeypatch.setattr(module, way, dying)
             with pytest.raises(SinkError, match=r"cannot be written now: "):
                 sink.deliver(batch)
             assert ids(place) == ["id-a"]
-            monkeypatch.setattr(module, "_insert", whole)
+            monkeypatch.setattr(module, way, whole)
         sink.deliver(batch)
     assert ids(place) == ["id-a", "id-b", "id-c"]
     assert rows(place, "SELECT count(*) FROM runs") == [(1,)]
+
+
+def test_what_is_new_is_copied_and_what_comes_again_is_asked_for(
+    place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a delivery is new in part; once one is new as a whole the next is copied again."""
+    ways: list[str] = []
+    for name in ("_insert_fresh", "_insert"):
+        whole = getattr(module, name)
+
+        def noted(connection: Any, given: Any, name: str = name, whole: Any = whole) -> Any:
+            ways.append(f"{name} {given.table}")
+            return whole(connection, given)
+
+        monkeypatch.setattr(module, name, noted)
+    fresh, asked = ["_insert_fresh alerts", "_insert_fresh batches"], ["_insert alerts", "_insert batches"]
+    with opened(place) as sink:
+        for number, names, expected in [
+            (0, "ab", fresh),
+            (1, "cd", fresh),
+            (1, "cd", [*fresh[:1], *asked]),
+            (2, "de", asked),
+            (3, "fg", asked),
+            (4, "hi", fresh),
+        ]:
+            sink.deliver(delivery(number, *names))
+            assert ways == expected
+            ways.clear()
+    assert ids(place) == [f"id-{name}" for name in "abcdefghi"]
+    assert rows(place, "SELECT count(*), count(DISTINCT month) FROM delivered") == [(9 + 5, 2)]
+    assert rows(place, "SELECT batch_id FROM batches ORDER BY seq") == [(number,) for number in range(5)]
+
+
+def test_months_of_all_times_are_stored_as_they_are(place: DatabaseAddress) -> None:
+    """PostgreSQL counts days from the year 2000 on, also those before it."""
+    times = ["1969-07-20T20:17:40Z", "1999-12-31T23:59:59Z", "2000-01-01T00:00:00Z", "2400-02-29T00:00:00Z"]
+    with opened(place) as sink:
+        alerts = [alert(f"t{n}", event_time=text) for n, text in enumerate(times)]
+        sink.deliver(Delivery("p", 0, alerts=alerts))
+    found = {str(row[0]) for row in rows(place, "SELECT month::text FROM delivered")}
+    assert {"1969-07-01", "1999-12-01", "2000-01-01", "2400-02-01"} < found
 
 
 def test_a_commit_whose_answer_is_lost_is_not_done_twice(

@@ -76,6 +76,7 @@ def test_a_greeting_that_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> 
             "ALTER TABLE alerts DROP CONSTRAINT ours",
             "take it away",
         ),
+        ("CREATE UNIQUE INDEX ours ON alerts (severity, event_time)", "DROP INDEX ours", "take it away"),
         (
             "ALTER TABLE alerts ADD mine int NOT NULL",
             "ALTER TABLE alerts DROP mine",

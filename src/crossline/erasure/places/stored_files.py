@@ -59,20 +59,29 @@ class StoredFilesPlace:
 
 
 def delivery(subject: Subject, raw: bytes) -> tuple[bytes, Counts]:
-    """A delivery of an outbox: its last line is the delivery as JSON, and a spooled batch has another before it."""
-    head, mark, line = raw.rpartition(b"\n")
-    body = parsed(decoded(line) or "")
+    """A delivery of an outbox: a line of JSON, and lines of decisions behind it; a spooled batch has one before it.
+
+    What is left has its decisions in the line of JSON.
+    """
+    head, *lines = raw.split(b"\n")
+    about = parsed(decoded(head) or "")
+    before = [head] if isinstance(about, dict) and "ranges" in about else []
+    body = parsed(decoded(lines.pop(0)) or "") if before and lines else about
     if not isinstance(body, dict):
         return raw, Counts()
-    counts, after = Counts(), dict(body)
+    counts, after = Counts(), {name: value for name, value in body.items() if name != "columns"}
+    rows_of = {kind: body.get(kind) or [] for kind in _ROWS}
+    rows_of["decisions"] = [*rows_of["decisions"], *(parsed(decoded(line) or "") for line in lines)]
+    if not all(isinstance(row, dict) for row in rows_of["decisions"]):  # cut short: it is no delivery, either
+        return raw, Counts()
     positions = body.get("positions") or []
-    for kind in _ROWS:
-        rows = [treat_packed(subject, row) for row in body.get(kind) or []]
-        counts += _counts(body.get(kind) or [], rows)
+    for kind, given in rows_of.items():
+        rows = [treat_packed(subject, row) for row in given]
+        counts += _counts(given, rows)
         after[kind] = [row for row in rows if row is not GONE]
         if kind == "alerts" and positions:
             after["positions"] = [each for each, row in zip(positions, rows, strict=False) if row is not GONE]
-    return (head + mark + dumped(after).encode(), counts) if counts.found else (raw, counts)
+    return (b"\n".join([*before, dumped(after).encode()]), counts) if counts.found else (raw, counts)
 
 
 def feed(subject: Subject, raw: bytes) -> tuple[bytes, Counts]:

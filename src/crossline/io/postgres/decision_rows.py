@@ -15,7 +15,7 @@ from psycopg import Copy
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.columns import DecisionColumns, DecisionHead
-from crossline.io.postgres.delivered import identity, identity_start, month_of
+from crossline.io.postgres.delivered import COPY_BEGIN, COPY_END, identity, identity_start, month_of
 from crossline.io.postgres.stored_rows import StoredRows
 from crossline.io.postgres.text_escapes import BYTES_MAX, escape, escape_value, held, held_otherwise, indexed
 from crossline.io.sinks.decisions import Decisions
@@ -24,7 +24,6 @@ _COLUMNS = (
     *("kind", "decision", "score", "policy_version", "revision", "revises", "because", "stream", "decided_at"),
     *("delivered_at", "pipeline", "batch_id", "decision_id", "record_id", "event_time", "body"),
 )
-_BEGIN, _END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _INSTANT = (8).to_bytes(4, "big")  # begins a time: microseconds since the start of 2000, of 8 bytes
 _START = datetime(2000, 1, 1, tzinfo=UTC)
@@ -59,10 +58,10 @@ class DecisionRows(StoredRows[bytes]):
 
     def write(self, copy: Copy, identities: Sequence[str]) -> None:
         """Give the server the rows of ``identities``."""
-        copy.write(_BEGIN)
+        copy.write(COPY_BEGIN)
         for at in range(0, len(identities), _PIECE):
             copy.write(b"".join([self._rows[each][1] for each in identities[at : at + _PIECE]]))
-        copy.write(_END)
+        copy.write(COPY_END)
 
 
 def _columns(values: Sequence[Mapping[str, Any]]) -> DecisionColumns:

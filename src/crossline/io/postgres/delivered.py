@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from datetime import date
 from functools import lru_cache
 
+COPY_BEGIN, COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+_UUID, _DATE = b"\0\2\0\0\0\x10", b"\0\0\0\4"  # begin a row of two fields, the first of 16 bytes; one of 4
+_START = date(2000, 1, 1)
+
 
 def identity_start(pipeline: str, table: str) -> bytes:
     """What the encoded names of all items of a table begin with (see ``identity``)."""
@@ -22,6 +26,17 @@ def identity(start: bytes, name: Sequence[object]) -> str:
     """
     encoded = "".join([f", {_quoted(each) if isinstance(each, str) else json.dumps(each)}" for each in name])
     return hashlib.blake2b(start + encoded.encode() + b"]", digest_size=16).hexdigest()
+
+
+def delivered_rows(identities: Sequence[str], months: Sequence[str]) -> bytes:
+    """Rows of table ``delivered`` in PostgreSQL's binary form, in the order of the identities.
+
+    Two that deliver the same wait for each other in that order, and not in a ring.
+    """
+    days = {each: (date.fromisoformat(each) - _START).days for each in set(months)}
+    ends = {each: _DATE + count.to_bytes(4, "big", signed=True) for each, count in days.items()}
+    rows = [_UUID + bytes.fromhex(each) + ends[month] for each, month in sorted(zip(identities, months, strict=True))]
+    return b"".join([COPY_BEGIN, *rows, COPY_END])
 
 
 _quoted = json.encoder.encode_basestring_ascii

@@ -15,6 +15,7 @@ from crossline.basics.errors import SinkError, StateError
 from crossline.basics.times import instant_text
 from crossline.io.net.deadline import Deadline
 from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, connection_deadline, translated_errors
+from crossline.io.postgres.delivered import delivered_rows
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
 from crossline.io.postgres.rows import PARTITIONED, rows_of
@@ -37,9 +38,10 @@ class PostgresSink:
 
     Guarantee: exactly once, over kills of either side and redeliveries, whatever the numbers of the batches. What was
     delivered stands in the table ``delivered`` by a digest of pipeline, kind and id, within the same transaction; the
-    first one delivered stays. Where a connection breaks at the commit, its outcome is unknown: the delivery is
-    repeated, and skips what is stored. Shadow alerts and those of rules that feed only other rules are stored as
-    well. Several pipelines may share a schema. As durable as the server's ``synchronous_commit`` makes it.
+    first one delivered stays. A delivery is taken for new at first. Where a digest is there already, the transaction is
+    undone, and another one asks for each digest. Where a connection breaks at the commit, its outcome is unknown: the
+    delivery is repeated, and skips what is stored. Shadow alerts and those of rules that feed only other rules are
+    stored as well. Several pipelines may share a schema. As durable as the server's ``synchronous_commit`` makes it.
 
     An unreachable server holds the batch, also at the start. A server that rejects the user, or has tables of a newer
     version, ends the start.
@@ -55,6 +57,7 @@ class PostgresSink:
         self._stop = threading.Event()
         self._answer_s = ANSWER_S_MAX
         self._is_open = False
+        self._again = False  # whether the last delivery had rows that were stored before
 
     @classmethod
     def from_settings(cls, settings: PostgresSettings, pipeline: str) -> Self:
@@ -151,9 +154,18 @@ class PostgresSink:
         of_months = ((each.table, month) for each in rows if each.table in PARTITIONED for month in set(each.months))
         wanted = {(table, date.fromisoformat(month)) for table, month in of_months}
         self._partitions.ensure(connection, wanted, today)
+        if not self._again:
+            try:
+                with connection.transaction():
+                    for each in rows:
+                        _insert_fresh(connection, each)
+            except psycopg.errors.UniqueViolation:  # some are stored already, or a constraint is somebody else's
+                self._again = True
+            else:
+                return
         with connection.transaction():
-            for each in rows:
-                _insert(connection, each)
+            new = [_insert(connection, each) for each in rows]
+        self._again = not all(new)
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -169,9 +181,9 @@ _TAKE = """WITH fresh AS (INSERT INTO delivered (identity, month)
     SELECT string_agg(uuid_send(identity), ''::bytea) FROM fresh"""
 
 
-def _insert(connection: Connection, given: StoredRows[Any]) -> None:
-    """Note the rows as delivered, and copy those that were not so before, in their order."""
-    every, columns = given.identities, sql.SQL(", ").join(map(sql.Identifier, given.columns))
+def _insert(connection: Connection, given: StoredRows[Any]) -> bool:
+    """Note the rows as delivered, and copy those that were not so before, in their order; whether all were not."""
+    every = given.identities
     with connection.cursor(binary=True) as cursor:
         cursor.execute(_TAKE, [f"{{{','.join(each)}}}" for each in (every, given.months)])
         row = cursor.fetchone()
@@ -180,8 +192,23 @@ def _insert(connection: Connection, given: StoredRows[Any]) -> None:
             taken = {fresh[at : at + _IDENTITY_BYTES].hex() for at in range(0, len(fresh), _IDENTITY_BYTES)}
             every = [each for each in every if each in taken]
         if every:
-            copying = sql.SQL("COPY {} ({}) FROM STDIN{}").format(
-                sql.Identifier(given.table), columns, sql.SQL(given.form)
-            )
-            with cursor.copy(copying) as copy:
-                given.write(copy, every)
+            _copy(cursor, given, every)
+    return len(every) == len(given.identities)
+
+
+def _insert_fresh(connection: Connection, given: StoredRows[Any]) -> None:
+    """As ``_insert``, of rows none of which was delivered before: a copy takes the server a third of what _TAKE takes.
+
+    Raises UniqueViolation where one was; nothing of the transaction stands then.
+    """
+    with connection.cursor() as cursor:
+        with cursor.copy("COPY delivered (identity, month) FROM STDIN (FORMAT binary)") as copy:
+            copy.write(delivered_rows(given.identities, given.months))
+        _copy(cursor, given, given.identities)
+
+
+def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], given: StoredRows[Any], identities: Sequence[str]) -> None:
+    columns = sql.SQL(", ").join(map(sql.Identifier, given.columns))
+    copying = sql.SQL("COPY {} ({}) FROM STDIN{}").format(sql.Identifier(given.table), columns, sql.SQL(given.form))
+    with cursor.copy(copying) as copy:
+        given.write(copy, identities)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from crossline.erasure.places.sqlite_files import SqlitePlace
 from crossline.erasure.places.stored_files import StoredFilesPlace
 from crossline.erasure.places.token_keys import TokenKeysPlace, with_tokens
 from crossline.erasure.subject import Key, Subject
+from crossline.evaluate.decisions.columns import DecisionColumns
 from crossline.io.feed.files import write_batch
 from crossline.io.files.identity import read_chunk
 from crossline.io.files.log import FileChunks
@@ -30,6 +32,7 @@ from crossline.io.objects.file_stores import LocalFiles
 from crossline.io.outbox.batch_spool import BatchSpool, SpooledBatch
 from crossline.io.outbox.sink import OutboxSink
 from crossline.io.sinks.base import Delivery, LateRecord
+from crossline.io.sinks.decisions import Decisions
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.io.tokens.lookup import key_as_tokens
@@ -164,11 +167,17 @@ def test_records_of_the_api_are_blank_and_their_chunks_are_known_again(tmp_path:
     ]
 
 
-def test_outboxes_and_the_spool(tmp_path: Path) -> None:
+@pytest.mark.parametrize("columns", [False, True])
+def test_outboxes_and_the_spool(tmp_path: Path, columns: bool) -> None:
+    def given(batch: int) -> Delivery:
+        values = delivery(batch).decisions
+        made = DecisionColumns.of_values(values, [orjson.dumps(each) for each in values])
+        return replace(delivery(batch), decisions=Decisions(made) if columns else values)
+
     outbox = OutboxSink(JsonlSink(tmp_path / "none" / "x.jsonl", "p"), tmp_path / "behind" / "jsonl-1")
-    outbox.deliver(delivery())
+    outbox.deliver(given(0))
     spool = BatchSpool(LocalFiles(tmp_path / "spool"))
-    spool.put(SpooledBatch(delivery(7), {"payments": {"chunks": (0, 1)}}, 5))
+    spool.put(SpooledBatch(given(7), {"payments": {"chunks": (0, 1)}}, 5))
     mine = subject()
     places = [
         StoredFilesPlace("outboxes", LocalFiles(tmp_path / "behind"), ".json", stored_files.delivery),
@@ -181,6 +190,7 @@ def test_outboxes_and_the_spool(tmp_path: Path) -> None:
     left = spool.get(7)
     assert [each["alert_id"] for each in left.delivery.alerts] == ["alert-1"]
     assert left.delivery.positions == [("f", 2)]
+    assert [each["decision_id"] for each in left.delivery.decisions] == [delivery().decisions[1]["decision_id"]]
     assert (len(left.delivery.dead), left.ranges) == (1, {"payments": {"chunks": (0, 1)}})
 
 
