@@ -169,18 +169,39 @@ async def loss(replicas: Replicas, ask: Callable[[], Awaitable[bool]], *, everyt
     return {"answered_s": round(answered_s, 3), "follow_s": round(follow_ms / 1e3, 3), "cpu_s": round(spent_s, 2)}
 
 
+async def losses(replicas: Replicas, ask_more: Callable[[], Awaitable[bool]], kills: int) -> dict[str, Any]:
+    """How long nothing is answered after a fork was killed, and after all were; each ``kills`` times."""
+    which = (("fork_killed", False), ("all_killed", True)) if kills else ()
+    return {
+        name: [await loss(replicas, ask_more, everything=everything) for _ in range(kills)]
+        for name, everything in which
+    }
+
+
 def rss_mib(pids: list[int]) -> list[int]:
     """Resident memory of processes, shared pages in each."""
     return [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20 for pid in pids]
 
 
+async def begun(folder: str) -> Replicas:
+    """Replicas that are ready."""
+    replicas = Replicas(folder)
+    await replicas.start()
+    while not replicas.lag().ready:  # noqa: ASYNC110 - another process sets it
+        await asyncio.sleep(0.05)
+    return replicas
+
+
+def requests(first: int, count: int) -> list[bytes]:
+    """Records of the workload, with ids of their own."""
+    lines = TxWorkload(rate_per_s=2_000, seed=7).lines(first, count).splitlines()
+    return [line.replace(b'"transaction_id":"', b'"transaction_id":"api-', 1) for line in lines]
+
+
 async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kills: int, first: int) -> dict[str, Any]:
     """Ask at ``rate``, whether or not answers come; ``first``: the number of the first record in its workload."""
-    replicas, load = Replicas(folder), TxWorkload(rate_per_s=2_000, seed=7)
-    await replicas.start()
+    replicas = await begun(folder)
     try:
-        while not replicas.lag().ready:  # noqa: ASYNC110 - another process sets it
-            await asyncio.sleep(0.05)
         took: list[float] = []
         missed, at = Counter[str](), 0
 
@@ -202,16 +223,12 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kill
             return not isinstance(found, NotJudgedError)
 
         total = int(rate * seconds)
-        lines = [
-            line.replace(b'"transaction_id":"', b'"transaction_id":"api-', 1)
-            for line in load.lines(first, total + rate).splitlines()
-        ]
+        lines = requests(first, total + rate)
         more = iter(range(len(lines) + 1, 1 << 60))
 
         def ask_more() -> Awaitable[bool]:
             number = next(more)
-            line = load.lines(first + number, 1).strip().replace(b'"transaction_id":"', b'"transaction_id":"api-', 1)
-            return ask(number, line, time.perf_counter())
+            return ask(number, requests(first + number, 1)[0], time.perf_counter())
 
         tasks, start_s = list[asyncio.Task[bool]](), time.perf_counter()
         for number, raw in enumerate(lines):
@@ -240,9 +257,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kill
             "follower_ms_a_s": a_second(spent_before, replicas.followers_ms(), wall_s),
             "rss_mib": rss_mib(replicas.pids()),
         }
-        for name, everything in (("fork_killed", False), ("all_killed", True)) if kills else ():
-            found[name] = [await loss(replicas, ask_more, everything=everything) for _ in range(kills)]
-        return found
+        return {**found, **await losses(replicas, ask_more, kills)}
     finally:
         await replicas.close()
 
