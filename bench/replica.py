@@ -217,13 +217,12 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kill
                 (found,) = await judging
             except NotJudgedError as error:
                 found = error
-            if isinstance(found, NotJudgedError):
-                missed[re.sub(r"\d[\d,]*", "N", str(found))] += 1
+            judged = not isinstance(found, NotJudgedError)
+            missed.update([] if judged else [re.sub(r"\d[\d,]*", "N", str(found))])
             took.append((time.perf_counter() - due_s) * 1e3)
-            return not isinstance(found, NotJudgedError)
+            return judged
 
-        total = int(rate * seconds)
-        lines = requests(first, total + rate)
+        total, lines = int(rate * seconds), requests(first, int(rate * seconds) + rate)
         more = iter(range(len(lines) + 1, 1 << 60))
 
         def ask_more() -> Awaitable[bool]:
@@ -245,7 +244,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kill
             tasks.append(asyncio.create_task(ask(number + 1, raw, due_s)))
         await asyncio.gather(*tasks)
         wall_s = time.perf_counter() - begun_s
-        found = {
+        return {
             "rate": rate,
             **latency_row(took),
             "not_judged": dict(missed),
@@ -256,8 +255,8 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kill
             "handovers": replicas.handovers,
             "follower_ms_a_s": a_second(spent_before, replicas.followers_ms(), wall_s),
             "rss_mib": rss_mib(replicas.pids()),
+            **await losses(replicas, ask_more, kills),
         }
-        return {**found, **await losses(replicas, ask_more, kills)}
     finally:
         await replicas.close()
 

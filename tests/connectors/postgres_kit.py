@@ -47,3 +47,8 @@ def read(place: DatabaseAddress) -> Iterator[PostgresReader]:
 def rows(place: DatabaseAddress, query: str) -> list[tuple[Any, ...]]:
     with place.connect() as connection:
         return connection.execute(query.encode()).fetchall()
+
+
+def ids(place: DatabaseAddress) -> list[str]:
+    """The ids of the alerts, as they were delivered."""
+    return [str(row[0]) for row in rows(place, "SELECT alert_id FROM alerts ORDER BY seq")]

@@ -16,17 +16,13 @@ from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.sink import PostgresSink
 
 from .makers import delivery
-from .postgres_kit import opened, place_in, rows
+from .postgres_kit import ids, opened, place_in
 from .trickling import trickling
 
 
 @pytest.fixture
 def place(postgres_server: LocalPostgres, postgres_schema: str) -> DatabaseAddress:
     return place_in(postgres_server, postgres_schema)
-
-
-def ids(place: DatabaseAddress) -> list[str]:
-    return [str(row[0]) for row in rows(place, "SELECT alert_id FROM alerts ORDER BY seq")]
 
 
 def test_a_frozen_server_is_left_at_the_deadline(place: DatabaseAddress, monkeypatch: pytest.MonkeyPatch) -> None:
