@@ -239,8 +239,7 @@ async def measure(folder: str, pipe: Connection, rate: int, seconds: float, kill
                 before = cpu_s(pids), time.process_time()
                 begun_s = time.perf_counter()
             due_s = start_s + number / rate
-            if (wait_s := due_s - time.perf_counter()) > 0:
-                await asyncio.sleep(wait_s)
+            await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
             tasks.append(asyncio.create_task(ask(number + 1, raw, due_s)))
         await asyncio.gather(*tasks)
         wall_s = time.perf_counter() - begun_s
