@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crossline.io.kafka.unavailable_range import Place, Range
-from crossline.runtime.snapshot.spark_log import offsets_of
+from crossline.runtime.snapshot.spark_log import bounds_of
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.work.rests import Rests
 from crossline.runtime.work.rows import Rows
@@ -28,16 +28,13 @@ Ranges = Mapping[str, Mapping[Place, Range]]
 
 def ranges_of(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> Ranges | None:
     """By stream, where the batch begins and ends in each partition, or list of chunks; None: Spark alone knows it."""
-    if any(source.client is None and source.listed is None for source in sources) or batch_id == 0:
+    if any(source.client is None and source.listed is None for source in sources):
         return None
-    try:
-        begins, ends = offsets_of(checkpoint, batch_id - 1), offsets_of(checkpoint, batch_id)
-    except OSError:
-        return None
-    if not len(begins) == len(ends) == len(sources):
+    bounds = bounds_of(checkpoint, batch_id, len(sources))
+    if bounds is None:
         return None
     found: dict[str, dict[Place, Range]] = {}
-    for source, begin, end in zip(sources, begins, ends, strict=True):
+    for source, (begin, end) in zip(sources, bounds, strict=True):
         mine = found[source.stream] = {}
         if source.listed is not None:
             mine[CHUNKS] = ((begin or {"chunk": 0})["chunk"], (end or {"chunk": 0})["chunk"])

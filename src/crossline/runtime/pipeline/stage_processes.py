@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from crossline.io.chunks import ChunkRef
-from crossline.runtime.snapshot.spark_log import offsets_of
+from crossline.runtime.snapshot.spark_log import bounds_of
 from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.sources.references import deal_chunks
 from crossline.runtime.stages.rows import OUT
@@ -32,16 +32,11 @@ Chunks = Mapping[str, Sequence[ChunkRef]]
 
 def chunks_of_batch(checkpoint: str, batch_id: int, sources: Sequence[SourcePlan]) -> Chunks | None:
     """By stream, the chunks of a batch that is planned; None where Spark alone knows them."""
-    if batch_id == 0:
-        return None
-    try:
-        begins, ends = offsets_of(checkpoint, batch_id - 1), offsets_of(checkpoint, batch_id)
-    except OSError:
-        return None
-    if not len(begins) == len(ends) == len(sources):
+    bounds = bounds_of(checkpoint, batch_id, len(sources))
+    if bounds is None:
         return None
     found: dict[str, Sequence[ChunkRef]] = {}
-    for source, begin, end in zip(sources, begins, ends, strict=True):
+    for source, (begin, end) in zip(sources, bounds, strict=True):
         chunks = chunks_between(source, begin, end)
         if chunks is None:
             return None

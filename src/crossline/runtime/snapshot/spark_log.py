@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 
+Offsets = dict[str, Any] | None
+
 
 def unfinished(checkpoint: str) -> bool:
     """Whether Spark planned a batch that it did not commit: it will be run again, and must meet the same rules."""
@@ -34,9 +36,20 @@ def last_planned(checkpoint: str) -> int:
     return _newest(checkpoint, "offsets")
 
 
-def offsets_of(checkpoint: str, batch: int) -> list[dict[str, Any] | None]:
+def offsets_of(checkpoint: str, batch: int) -> list[Offsets]:
     """Where ``batch`` ends in each source, in their order; None for one that has given nothing yet."""
     return [None if line == "-" else orjson.loads(line) for line in _planned(checkpoint, batch)[2:]]
+
+
+def bounds_of(checkpoint: str, batch: int, sources: int) -> list[tuple[Offsets, Offsets]] | None:
+    """Where ``batch`` begins and ends in each source; None where that is not noted of so many, as of the first."""
+    if batch == 0:
+        return None
+    try:
+        begins, ends = offsets_of(checkpoint, batch - 1), offsets_of(checkpoint, batch)
+    except OSError:
+        return None
+    return list(zip(begins, ends, strict=True)) if len(begins) == len(ends) == sources else None
 
 
 def first_offsets(checkpoint: str, source: int) -> dict[str, Any] | None:
