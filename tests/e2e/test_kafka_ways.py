@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.kafka_mock import WAIT_S
-from crossline.runtime.pipeline import batch_series, batches, in_process_runner
+from crossline.runtime.pipeline import batch_series, beside_spark, in_process_runner
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner, Ranges
 from crossline.runtime.snapshot.spark_log_entries import SparkLogEntries
 from crossline.runtime.work.rows import Rows
@@ -39,7 +39,7 @@ def test_batches_say_the_same_whichever_way_they_run(
     in_process: str,
 ) -> None:
     """Small batches beside Spark but for the first, or each as a job of Spark's; both are what the naive twin says."""
-    monkeypatch.setattr(batches, "Setup", partial(Setup, patience_s=WAIT_S))
+    monkeypatch.setattr(beside_spark, "Setup", partial(Setup, patience_s=WAIT_S))
     monkeypatch.setattr(in_process_runner, "ANSWER_S_MAX", WAIT_S)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 120, SEED)
@@ -87,7 +87,7 @@ def test_batches_that_the_driver_plans_say_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between those of Spark, before and after a stop; one of them is left to Spark, and read by it once more."""
-    monkeypatch.setattr(batches, "Setup", partial(Setup, patience_s=WAIT_S))
+    monkeypatch.setattr(beside_spark, "Setup", partial(Setup, patience_s=WAIT_S))
     monkeypatch.setattr(in_process_runner, "ANSWER_S_MAX", WAIT_S)
     topics, alerts = [kafka_topic(2, append_time=False) for _ in range(2)], kafka_topic(2)
     sent = by_account(topics, 180, SEED)
