@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.state.retraction.far_verdicts import PASSED_MAX, Tries
-from crossline.state.retraction.window_totals import COUNT_OF, DIFFERENT_OF, FOUND_FIELDS, SUM_OF, compiled
+from crossline.state.retraction.window_totals_kernel import COUNT_OF, DIFFERENT_OF, FOUND_FIELDS, SUM_OF, compiled
 
 Row = tuple[int, int, int]  # clock, whether it is in windows, value
 rows_of = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1), st.integers(0, 4)), max_size=14)
