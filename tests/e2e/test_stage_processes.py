@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from crossline.runtime.java.launch import started
 from crossline.runtime.pipeline import stage_processes
 from crossline.runtime.pipeline.stage_processes import StageProcesses
 from crossline.runtime.work.totals import IN_PROCESS, RAN
 from crossline.runtime.workers.stage_worker import TITLE
-from crossline.runtime.workers.state_server import ANNOUNCEMENT
 
 from .project import Project, figures, from_twin
 from .traffic import RULES, expected, lines, records
@@ -112,13 +110,8 @@ def test_a_process_that_stands_still_is_waited_for_so_long(
 def test_without_state_servers_all_is_sparks(
     spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    java = started()
-    assert java is not None
-    announced = java.folder.path / ANNOUNCEMENT
-    before = announced.read_text() if announced.exists() else None
     monkeypatch.setattr(stage_processes, "announced_folder", lambda _: None)
     assert not any(drained(project, spark))
-    assert before is None or announced.exists()
 
 
 def test_a_killed_state_server_is_forked_again(

@@ -49,7 +49,7 @@ class Batches:
 
     ``began_s``: since when the batch that runs does, on the wall clock; None: none runs.
 
-    ``in_process``: what runs batches without a job. ``way``: how the last one was run.
+    ``in_process``: what runs batches of topics without a job. ``way``: how the last one was run.
 
     ``enough``: where it is given, ``reached`` is set once so many records were judged or refused.
     """

@@ -16,7 +16,7 @@ from crossline.runtime.sources.plan_source import SourcePlan
 from crossline.runtime.work.rests import Rests
 from crossline.runtime.work.rows import Rows
 from crossline.runtime.work.task import Task
-from crossline.runtime.workers.forked_process import forked_process
+from crossline.runtime.workers.forked_process import answered, forked_process
 from crossline.runtime.workers.in_process_worker import CHUNKS, BatchRequest, BufferedRequest, Ends, Setup
 
 ANSWER_S_MAX = 30.0  # of a batch that was handed over; then Spark runs it
@@ -107,20 +107,12 @@ class InProcessRunner:
         """The answer of the process; None where it has none, or does not answer: then it ends."""
         try:
             connection.send_bytes(pickle.dumps(request))
-            if self._answered(connection):
+            if answered(connection, ANSWER_S_MAX, self._stopping):
                 return pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
         except (EOFError, OSError):
             pass
         self.close()
         return None
-
-    def _answered(self, connection: Connection) -> bool:
-        """Wait for the answer; False where it does not come in time, or the pipeline is being stopped."""
-        until_s = time.monotonic() + ANSWER_S_MAX
-        while not connection.poll(_LOOK_S):
-            if self._stopping.is_set() or time.monotonic() > until_s:
-                return False
-        return True
 
     def rest(self) -> None:
         """Larger batches are under way: what is read ahead would be read for nothing."""

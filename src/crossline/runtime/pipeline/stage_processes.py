@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -19,12 +18,11 @@ from crossline.runtime.stages.spill import body_of
 from crossline.runtime.work.rests import Rests
 from crossline.runtime.work.rows import Rows, StageRows
 from crossline.runtime.work.task import Task
-from crossline.runtime.workers.forked_process import forked_process
+from crossline.runtime.workers.forked_process import answered, forked_process
 from crossline.runtime.workers.stage_worker import StageRequest, StageSetup
 from crossline.runtime.workers.state_server import announced_folder
 
 ANSWER_S_MAX = 120.0  # of a stage, which may have seconds of records; then Spark runs the batch
-_LOOK_S = 0.1  # whether it is being stopped
 MODULE = "crossline.runtime.workers.stage_worker"
 
 Chunks = Mapping[str, Sequence[ChunkRef]]
@@ -129,10 +127,8 @@ class StageProcesses:
 
     def _answer(self, connection: Connection) -> StageRows | None:
         """What a process made; None where that does not come in time, or the pipeline is being stopped."""
-        until_s = time.monotonic() + ANSWER_S_MAX
-        while not connection.poll(_LOOK_S):
-            if self._stopping.is_set() or time.monotonic() > until_s:
-                return None
+        if not answered(connection, ANSWER_S_MAX, self._stopping):
+            return None
         rows: StageRows | None = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own process
         return rows
 
