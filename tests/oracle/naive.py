@@ -292,10 +292,11 @@ def _key(rule: Rule, record: Record) -> Key:
 def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists) -> tuple[Record, ...]:
     """The earlier records of its key that enter, with their clock within the bounds; itself if the rule includes it."""
     key, now_ms = canonical(_key(rule, record)), _clock_ms(rule, record)
+    first_ms, last_ms = _span(rule, now_ms)
     found = [
         other
         for other in earlier  # what is cheap to ask comes first: this is where the tests' time goes
-        if _within(rule, _clock_ms(rule, other), now_ms)
+        if first_ms <= (other.event_ms if rule.event_time else other.ingest_ms) <= last_ms
         and canonical(_key(rule, other)) == key
         and _enters(rule, other, lists)
     ]
@@ -304,20 +305,21 @@ def _window(rule: Rule, record: Record, earlier: Sequence[Record], lists: Lists)
     return tuple(sorted(found, key=lambda other: (_clock_ms(rule, other), other.position)))
 
 
-def _within(rule: Rule, clock_ms: int, now_ms: int) -> bool:
-    _, end_ms = _edges(rule, now_ms)
-    is_open = rule.bounds.endswith(")") or (rule.delay_ms and rule.resolution_ms)
-    up_to_end = clock_ms < end_ms if is_open else clock_ms <= end_ms
-    return up_to_end and not _has_left(rule, clock_ms, now_ms)
-
-
-def _has_left(rule: Rule, clock_ms: int, now_ms: int) -> bool:
+def _has_left(rule: Rule, clock_ms: float, now_ms: int) -> bool:
     """Whether a record of ``clock_ms`` is past the far end of the window of one of ``now_ms``."""
     if rule.figures and rule.rule_type != "dormancy":  # each waking is one of its own
         own = (figure for _, figure in rule.figures if figure.group_by == rule.group_by)
         return all(_has_left(figure, clock_ms, now_ms) for figure in own)
-    far_ms, _ = _edges(rule, now_ms)
-    return clock_ms < far_ms if rule.bounds.startswith("[") or rule.resolution_ms else clock_ms <= far_ms
+    first_ms, _ = _span(rule, now_ms)
+    return clock_ms < first_ms
+
+
+def _span(rule: Rule, now_ms: int) -> tuple[int, int]:
+    """The first and the last instant of the window of a record at ``now_ms``: instants are whole milliseconds."""
+    far_ms, end_ms = _edges(rule, now_ms)
+    has_far = rule.bounds.startswith("[") or rule.resolution_ms
+    is_open = rule.bounds.endswith(")") or (rule.delay_ms and rule.resolution_ms)
+    return far_ms if has_far else far_ms + 1, end_ms - 1 if is_open else end_ms
 
 
 def _edges(rule: Rule, now_ms: int) -> tuple[int, int]:
