@@ -12,8 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,14 +59,13 @@ def main(arguments: list[str]) -> int:
         if SITE in arguments:
             ensure_site(python, venv / "site-done", wanted)
         compile_bytecode(python, venv, wanted)
-        groups = [each for each in arguments if each not in {BROWSER, SITE, DEMO}]
-        run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *groups], "the jars could not be fetched")
-        if BROWSER in arguments:
-            ensure_browser()
         if DEMO in arguments:
+            fetch(python, arguments)
             begin_kernels(venv / "kernels-done")
         else:
-            compile_kernels(python, venv / "kernels-done")
+            # The processors compile while the network brings the rest.
+            with compiled_kernels(python, venv / "kernels-done"):
+                fetch(python, arguments)
             put_classes_by(python)
     except SetupError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -158,19 +157,31 @@ def begin_kernels(stamp: Path) -> str | None:
     return wanted
 
 
-def compile_kernels(python: Path, stamp: Path) -> None:
+@contextmanager
+def compiled_kernels(python: Path, stamp: Path) -> Iterator[None]:
     """Have the kernels compiled into the cache of the user, where sources changed: no first batch waits for it then.
 
-    What was compiled when it was interrupted, or by the demo, is kept: this goes on with the rest.
+    They are at the end of the block, and compiled beside it. What was compiled when it was interrupted, or by the demo,
+    is kept: this goes on with the rest.
     """
     wanted = begin_kernels(stamp)
     if wanted is None:
+        yield
         return
     # Two processes: one would use one processor for a minute and a half. Locks prevent that both compile a
     # kernel.
     warm = [str(python), "-m", "crossline.runtime.workers.kernel_warmup", "--tied"]
-    run_beside([[*warm, half] for half in ("panes", "rest")], "the kernels could not be compiled", tied=True)
+    with beside([[*warm, half] for half in ("panes", "rest")], "the kernels could not be compiled", tied=True):
+        yield
     stamp.write_text(wanted)
+
+
+def fetch(python: Path, arguments: Sequence[str]) -> None:
+    """Fetch the jars that are missing, and a browser where ``arguments`` name it."""
+    groups = [each for each in arguments if each not in {BROWSER, SITE, DEMO}]
+    run([str(python), str(ROOT / "tools" / "fetch.py"), *GROUPS, *groups], "the jars could not be fetched")
+    if BROWSER in arguments:
+        ensure_browser()
 
 
 def put_classes_by(python: Path) -> None:
@@ -276,13 +287,15 @@ def run(command: list[str], failed: str, environment: Mapping[str, str] | None =
 
     ``tied``: its standard input ends with this process, however that ends, and the command then ends by itself.
     """
-    run_beside([command], failed, environment, tied=tied)
+    with beside([command], failed, environment, tied=tied):
+        pass
 
 
-def run_beside(
+@contextmanager
+def beside(
     commands: Sequence[list[str]], failed: str, environment: Mapping[str, str] | None = None, *, tied: bool = False
-) -> None:
-    """Like ``run``, for several commands in parallel."""
+) -> Iterator[None]:
+    """Like ``run``, for several commands in parallel to each other and to the block, which ends with them."""
     given = subprocess.PIPE if tied else subprocess.DEVNULL
     with ExitStack() as stack:
         started = [
@@ -290,8 +303,9 @@ def run_beside(
             for command in commands
         ]
         try:
+            yield
             codes = [process.wait() for process in started]
-        except BaseException:  # stopped by a signal; what is tied sees that itself
+        except BaseException:  # stopped by a signal, or the block failed; what is tied sees that itself
             if not tied:
                 for process in started:
                     process.kill()

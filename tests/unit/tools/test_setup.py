@@ -8,8 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -176,30 +176,36 @@ def test_set_up_compiles_bytecode_of_packages_once_and_of_ours_each_time(
     def ran(command: list[str], *_: object) -> None:
         did.append(" ".join(command).replace(f"{tmp_path}/", ""))
 
+    @contextmanager
+    def compiled(*_: object) -> Iterator[None]:
+        did.append("kernels begun")
+        yield
+        did.append("kernels compiled")
+
     monkeypatch.setattr(setup, "ROOT", tmp_path)
     monkeypatch.setattr(setup, "digest", lambda: "locks")
     monkeypatch.setattr(setup, "is_current", lambda _: True)
     monkeypatch.setattr(setup, "run", ran)
     monkeypatch.setattr(setup, "install", lambda *_: did.append("packages installed"))
     monkeypatch.setattr(setup, "ensure_java", lambda *_: did.append("java installed"))
-    monkeypatch.setattr(setup, "compile_kernels", lambda *_: did.append("kernels compiled"))
+    monkeypatch.setattr(setup, "compiled_kernels", compiled)
     monkeypatch.setattr(setup, "begin_kernels", lambda *_: did.append("kernels left to the demo"))
     monkeypatch.setattr(setup, "put_classes_by", lambda *_: None)
     ours = ".venv/bin/python tools/bytecode.py --sources src"
     jars = ".venv/bin/python tools/fetch.py local-fs spark-kafka"
     every = f"{ours} --packages .venv/lib/python3.11/site-packages"
     assert setup.main([]) == 0
-    assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+    assert did == ["packages installed", "java installed", every, "kernels begun", jars, "kernels compiled"]
     did.clear()
     assert setup.main([]) == 0
-    assert did == ["java installed", ours, jars, "kernels compiled"]
+    assert did == ["java installed", ours, "kernels begun", jars, "kernels compiled"]
     did.clear()
     assert setup.main(["demo"]) == 0
     assert did == ["java installed", ours, jars, "kernels left to the demo"]
     did.clear()
     monkeypatch.setattr(setup, "digest", lambda: "other locks")
     assert setup.main([]) == 0
-    assert did == ["packages installed", "java installed", every, jars, "kernels compiled"]
+    assert did == ["packages installed", "java installed", every, "kernels begun", jars, "kernels compiled"]
 
 
 def test_what_builds_the_site_comes_once_and_again_with_a_new_environment(
@@ -250,17 +256,23 @@ def test_kernels_that_are_compiled_stay_though_the_rest_was_interrupted(
     kernel.write_text("source")
     monkeypatch.setattr(setup, "ROOT", tmp_path)
 
-    def interrupted(*_: object, **__: object) -> None:
+    @contextmanager
+    def interrupted(*_: object, **__: object) -> Iterator[None]:
         assert not kept.exists()
         kept.write_text("of these sources")
+        yield
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(setup, "run_beside", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        setup.compile_kernels(Path("python"), stamp)
-    monkeypatch.setattr(setup, "run_beside", lambda *_, **__: None)
+    monkeypatch.setattr(setup, "beside", interrupted)
+    with pytest.raises(KeyboardInterrupt), setup.compiled_kernels(Path("python"), stamp):
+        pass
+    monkeypatch.setattr(setup, "beside", lambda *_, **__: nullcontext())
     assert not stamp.exists()
-    setup.compile_kernels(Path("python"), stamp)
+    with pytest.raises(setup.SetupError, match="no jars"), setup.compiled_kernels(Path("python"), stamp):
+        raise setup.SetupError("no jars")
+    assert not stamp.exists(), "the rest is compiled by the next set-up"
+    with setup.compiled_kernels(Path("python"), stamp):
+        assert not stamp.exists()
     assert stamp.exists()
     assert kept.read_text() == "of these sources"
 
@@ -299,10 +311,24 @@ def test_what_runs_beside_each_other_fails_where_one_of_it_does(tmp_path: Path) 
         path = str(tmp_path / str(number))
         return [sys.executable, "-c", f"import sys; open({path!r}, 'w').close(); sys.exit({code})"]
 
-    setup.run_beside([writes(0, 0), writes(1, 0)], "failed")
-    with pytest.raises(setup.SetupError, match="it went wrong"):
-        setup.run_beside([writes(2, 1), writes(3, 0)], "it went wrong", tied=True)
+    with setup.beside([writes(0, 0), writes(1, 0)], "failed"):
+        pass
+    with (
+        pytest.raises(setup.SetupError, match="it went wrong"),
+        setup.beside([writes(2, 1), writes(3, 0)], "it went wrong"),
+    ):
+        pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_runs_beside_a_block_that_fails_ends_with_it(*, tied: bool) -> None:
+    """Set-up says at once that there are no jars, and does not compile for a minute before."""
+    # Its input ends at once where it is not tied, and it would go on for ten minutes.
+    work = [sys.executable, "-c", "import sys, time; sys.stdin.read(); time.sleep(float(sys.argv[1]))"]
+    command = [*work, "0" if tied else "600"]
+    with pytest.raises(setup.SetupError, match="no jars"), setup.beside([command], "failed", tied=tied):
+        raise setup.SetupError("no jars")
 
 
 def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
@@ -310,19 +336,26 @@ def test_kernels_are_compiled_anew_where_any_source_of_theirs_changed(
 ) -> None:
     ran: list[list[list[str]]] = []
     monkeypatch.setattr(setup, "ROOT", tmp_path)
-    monkeypatch.setattr(setup, "run_beside", lambda commands, *_, **__: ran.append(commands))
+
+    def beside(commands: list[list[str]], *_: object, **__: object) -> AbstractContextManager[None]:
+        ran.append(commands)
+        return nullcontext()
+
+    monkeypatch.setattr(setup, "beside", beside)
     windows, nested, stamp = tmp_path / setup.KERNELS[-1], tmp_path / setup.KERNELS[-1] / "memory", tmp_path / "stamp"
     for folder in (windows, nested, tmp_path / Path(setup.WARM).parent):
         (folder / "__pycache__").mkdir(parents=True)
         (folder / "kernel.py").write_text("first")
         (folder / "__pycache__" / "kernel.nbi").write_text("compiled")
     (tmp_path / setup.WARM).write_text("first")
-    setup.compile_kernels(Path("python"), stamp)
-    setup.compile_kernels(Path("python"), stamp)
+    for _ in range(2):
+        with setup.compiled_kernels(Path("python"), stamp):
+            pass
     assert ran == [[["python", "-m", "crossline.runtime.workers.kernel_warmup", "--tied", half] for half in HALVES]]
     for number, path in enumerate((windows / "kernel.py", nested / "kernel.py", tmp_path / setup.WARM), start=2):
         (nested / "__pycache__" / "kernel.nbi").write_text("compiled")
         path.write_text("second")
-        setup.compile_kernels(Path("python"), stamp)
+        with setup.compiled_kernels(Path("python"), stamp):
+            pass
         assert len(ran) == number
         assert not (nested / "__pycache__" / "kernel.nbi").exists()
