@@ -6,6 +6,7 @@ All times lie on a coarse grid that windows and delays share, keys are few, and 
 from __future__ import annotations
 
 import itertools
+from functools import cache, lru_cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -56,8 +57,11 @@ FIELDS: dict[str, list[Any]] = {
     "flag": [True, False],
 }
 CITIES = ["Rome", "Oslo"]
+VALUES = {name: st.sampled_from([*pool, *pool, *pool, None, "missing"]) for name, pool in FIELDS.items()}
+CITY = st.sampled_from([*CITIES, None, "missing"])
 INGEST_STEPS_MS = [0, 0, 0, 0, 0, 500, 500, 1000, 1000, 1, 3000, 12_000]
 LATENESS_MS = [0, 0, 0, 0, 500, 1000, 1001, 2000, 3000, 5000, 8000, -1000]
+INGEST_STEP_MS, LATE_MS = st.sampled_from(INGEST_STEPS_MS), st.sampled_from(LATENESS_MS)
 
 
 @st.composite
@@ -70,11 +74,11 @@ def records(draw: st.DrawFn, max_size: int = 40, *, repeats: str = "exact") -> l
     made: list[Record] = []
     ingest_ms = START_MS
     for number in range(draw(st.integers(0, max_size))):
-        ingest_ms += draw(st.sampled_from(INGEST_STEPS_MS))
+        ingest_ms += draw(INGEST_STEP_MS)
         record = {
-            **draw(_fields()),
+            **draw(OWN_FIELDS),
             "_id": f"t{number}",
-            "_event_ms": ingest_ms - draw(st.sampled_from(LATENESS_MS)),
+            "_event_ms": ingest_ms - draw(LATE_MS),
             "_ingest_ms": ingest_ms,
         }
         if made and repeats != "none" and draw(st.integers(0, 9)) == 0:
@@ -96,14 +100,17 @@ def _repeated(old: Record, new: Record, repeats: str) -> Record:
 def _fields(draw: st.DrawFn) -> Record:
     """Each field present, null or missing."""
     fields: Record = {}
-    for name, pool in FIELDS.items():
-        value = draw(st.sampled_from([*pool, *pool, *pool, None, "missing"]))
+    for name, values in VALUES.items():
+        value = draw(values)
         if value != "missing":
             fields[name] = value
-    city = draw(st.sampled_from([*CITIES, None, "missing"]))
+    city = draw(CITY)
     if city != "missing":
         fields["place"] = {"city": city}
     return fields
+
+
+OWN_FIELDS = _fields()
 
 
 def wire_record(record: Record) -> Record:
@@ -113,11 +120,12 @@ def wire_record(record: Record) -> Record:
     return {"id": record["_id"], **own, **times}
 
 
+@cache
 def _seconds(*seconds: float) -> st.SearchStrategy[str]:
     return st.sampled_from([f"{round(s * 1000)}ms" if s % 1 else f"{s}s" for s in seconds])
 
 
-def _leaf(field: str, operators: list[str], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Body]:
+def leaf(field: str, operators: list[str], values: st.SearchStrategy[Any]) -> st.SearchStrategy[Body]:
     return st.builds(
         lambda operator, value: {"field": field, "operator": operator, "value": value},
         st.sampled_from(operators),
@@ -127,15 +135,15 @@ def _leaf(field: str, operators: list[str], values: st.SearchStrategy[Any]) -> s
 
 ORDERED: list[str] = ["==", "!=", ">", ">=", "<", "<="]
 LEAVES = st.one_of(
-    _leaf("amount", ORDERED, st.sampled_from([0, 1, 3, 2**53]) | st.just({"field": "device"})),
-    _leaf("amount", ["between"], st.sampled_from([[0, 2], [1, 1], [-1, 10**13]])),
-    _leaf("price", ORDERED, st.sampled_from([0.1, 0.3, 1.0, 1e16])),
-    _leaf("kind", ["==", "!="], st.sampled_from(KINDS)),
-    _leaf("kind", ["in", "not_in"], st.sampled_from([["CSH"], ["POS", "été"]]) | st.just({"list": "cash"})),
-    _leaf("kind", ["contains", "starts_with", "ends_with"], st.sampled_from(["C", "S", "té"])),
-    _leaf("kind", ["regex"], st.sampled_from(["^C.H$", "[AO]", "T"])),
-    _leaf("flag", ["==", "!="], st.booleans()),
-    _leaf("place.city", ["==", "!="], st.sampled_from(CITIES)),
+    leaf("amount", ORDERED, st.sampled_from([0, 1, 3, 2**53]) | st.just({"field": "device"})),
+    leaf("amount", ["between"], st.sampled_from([[0, 2], [1, 1], [-1, 10**13]])),
+    leaf("price", ORDERED, st.sampled_from([0.1, 0.3, 1.0, 1e16])),
+    leaf("kind", ["==", "!="], st.sampled_from(KINDS)),
+    leaf("kind", ["in", "not_in"], st.sampled_from([["CSH"], ["POS", "été"]]) | st.just({"list": "cash"})),
+    leaf("kind", ["contains", "starts_with", "ends_with"], st.sampled_from(["C", "S", "té"])),
+    leaf("kind", ["regex"], st.sampled_from(["^C.H$", "[AO]", "T"])),
+    leaf("flag", ["==", "!="], st.booleans()),
+    leaf("place.city", ["==", "!="], st.sampled_from(CITIES)),
     st.builds(
         lambda field, operator: {"field": field, "operator": operator},
         st.sampled_from(["amount", "price", "kind", "flag", "place.city"]),
@@ -179,30 +187,44 @@ THRESHOLDS: dict[Any, list[Any]] = {
     "amount": [0, 1, 2, 3, 2**53],
     "price": [0.1, 0.3, 0.30000000000000004, 1.0, 0],
 }
+# Strategies are checked when they are first drawn from: what each body draws from is made once.
+GROUPED = st.sampled_from(GROUPS)
+PERHAPS_CONDITIONS = st.one_of(st.none(), CONDITIONS)
+SELDOM_CONDITIONS = st.one_of(st.none(), st.none(), CONDITIONS)
+PERHAPS_ONE = st.one_of(st.none(), LEAVES.map(lambda one: [one]))
+SELDOM_UNTIL = st.one_of(st.none(), st.none(), LEAVES.map(lambda one: {"conditions": [one]}))
+COOLDOWN = st.none() | _seconds(1, 3, 0.5)
+SELDOM_COOLDOWN = st.none() | st.none() | _seconds(1, 3, 0.5)
+DELAY = st.none() | st.none() | _seconds(1, 3)
+
+
+@lru_cache(None, typed=True)  # 1 is not True here
+def one_of_these(*values: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from(values)
 
 
 @st.composite
 def velocity_body(draw: st.DrawFn, aggregates: tuple[str, ...] = tuple(AGGREGATED)) -> Body:
     """A velocity rule of any options, without its name, version and times of effect."""
-    aggregate = draw(st.sampled_from(aggregates))
-    field = draw(st.sampled_from(AGGREGATED[aggregate]))
+    aggregate = draw(one_of_these(*aggregates))
+    field = draw(one_of_these(*AGGREGATED[aggregate]))
     counted = declared(aggregate).counts or declared(aggregate).takes == "values"
     body = {
         "rule_type": "velocity",
         "source_topic": STREAM,
-        "group_by": draw(st.sampled_from(GROUPS)),
+        "group_by": draw(GROUPED),
         "window": draw(_seconds(1, 3, 3, 5, 5, 12, 12, 1.5)),
         "aggregation_type": aggregate,
         "aggregation_field": field,
-        "aggregation_threshold": draw(st.sampled_from(THRESHOLDS[None if counted else field])),
-        "operator": draw(st.sampled_from([*ORDERED, ">=", ">=", None])),
-        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
-        "bounds": draw(st.sampled_from([None, "(]", "[]", "[)"])),
-        "include_current": draw(st.sampled_from([None, None, True, False])),
-        "emit": draw(st.sampled_from([None, "on_crossing", "every"])),
-        "emit_mode": draw(st.sampled_from([None, "last_event", "window"])),
-        "cooldown": draw(st.none() | _seconds(1, 3, 0.5)),
-        **draw(_times()),
+        "aggregation_threshold": draw(one_of_these(*THRESHOLDS[None if counted else field])),
+        "operator": draw(one_of_these(*ORDERED, ">=", ">=", None)),
+        "conditions": draw(SELDOM_CONDITIONS),
+        "bounds": draw(one_of_these(None, "(]", "[]", "[)")),
+        "include_current": draw(one_of_these(None, None, True, False)),
+        "emit": draw(one_of_these(None, "on_crossing", "every")),
+        "emit_mode": draw(one_of_these(None, "last_event", "window")),
+        "cooldown": draw(COOLDOWN),
+        **draw(TIMES),
     }
     return {name: value for name, value in body.items() if value is not None}
 
@@ -214,22 +236,22 @@ def _given(fields: Body) -> Body:
 @st.composite
 def formula_body(draw: st.DrawFn) -> Body:
     """A formula of two figures of one key, without its name, version and times of effect."""
-    group_by, figures = draw(st.sampled_from(GROUPS)), {}
+    group_by, figures = draw(GROUPED), {}
     for name in ("f0", "f1"):
-        aggregate = draw(st.sampled_from([*names(of_records=True), *AGGREGATED]))
+        aggregate = draw(one_of_these(*names(of_records=True), *AGGREGATED))
         pool: dict[str, list[str | None]] = {**{n: [None] for n in names(of_records=True)}, "stddev": ["amount"]}
-        field = draw(st.sampled_from(pool.get(aggregate) or AGGREGATED[aggregate]))
-        conditions = draw(CONDITIONS if aggregate == "streak" else st.one_of(st.none(), st.none(), CONDITIONS))
+        field = draw(one_of_these(*(pool.get(aggregate) or AGGREGATED[aggregate])))
+        conditions = draw(CONDITIONS if aggregate == "streak" else SELDOM_CONDITIONS)
         fields = {
             "group_by": group_by,
             "window": draw(_seconds(1, 3, 5, 12, 1.5)),
-            "delay": draw(st.none() | st.none() | _seconds(1, 3)),
+            "delay": draw(DELAY),
             "conditions": conditions,
-            "bounds": draw(st.sampled_from([None, "(]", "[]", "[)"])),
-            "include_current": draw(st.sampled_from([None, None, True, False])),
+            "bounds": draw(one_of_these(None, "(]", "[]", "[)")),
+            "include_current": draw(one_of_these(None, None, True, False)),
         }
         figures[name] = {aggregate: True if field is None else field, **_given(fields)}
-    when, value = draw(st.sampled_from(DRAWN)), draw(st.sampled_from([None, *DRAWN_VALUES]))
+    when, value = draw(one_of_these(*DRAWN)), draw(one_of_these(None, *DRAWN_VALUES))
     read = {name: each for name, each in figures.items() if name in f"{when} {value}"}
     if not read:
         when, read = "f0 >= 2", {name: each for name, each in figures.items() if name in f"f0 {value}"}
@@ -239,11 +261,11 @@ def formula_body(draw: st.DrawFn) -> Body:
         "figures": read,
         "when": when,
         "value": value,
-        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
-        "emit": draw(st.sampled_from([None, "on_crossing", "every"])),
-        "emit_mode": draw(st.sampled_from([None, "window"])),
-        "cooldown": draw(st.none() | _seconds(1, 3, 0.5)),
-        **draw(_times()),
+        "conditions": draw(SELDOM_CONDITIONS),
+        "emit": draw(one_of_these(None, "on_crossing", "every")),
+        "emit_mode": draw(one_of_these(None, "window")),
+        "cooldown": draw(COOLDOWN),
+        **draw(TIMES),
     }
     return _given(body)
 
@@ -251,20 +273,20 @@ def formula_body(draw: st.DrawFn) -> Body:
 @st.composite
 def dormancy_body(draw: st.DrawFn) -> Body:
     """A key that was silent for some seconds, without its name, version and times of effect."""
-    window_s, more_s = draw(st.sampled_from([1, 3])), draw(st.sampled_from([0, 2]))
+    window_s, more_s = draw(one_of_these(1, 3)), draw(one_of_these(0, 2))
     body = {
         "rule_type": "dormancy",
         "source_topic": STREAM,
         "group_by": draw(st.sampled_from([each for each in GROUPS if each is not None])),
-        "conditions": draw(st.one_of(st.none(), CONDITIONS)),
+        "conditions": draw(PERHAPS_CONDITIONS),
         "inactive_for": f"{window_s + more_s}s",
         "window": f"{window_s}s",
         "known_for": draw(st.sampled_from([None, None, f"{2 * window_s + more_s}s", "12s"])),
-        "include_unseen": draw(st.sampled_from([None, None, True])),
-        "at_least": draw(st.sampled_from([None, 1, 2])),
-        "emit": draw(st.sampled_from([None, None, "every"])),
-        "cooldown": draw(st.none() | _seconds(1, 3, 0.5)),
-        **draw(_times()),
+        "include_unseen": draw(one_of_these(None, None, True)),
+        "at_least": draw(one_of_these(None, 1, 2)),
+        "emit": draw(one_of_these(None, None, "every")),
+        "cooldown": draw(COOLDOWN),
+        **draw(TIMES),
     }
     return _given(body)
 
@@ -272,24 +294,25 @@ def dormancy_body(draw: st.DrawFn) -> Body:
 @st.composite
 def sequence_body(draw: st.DrawFn) -> Body:
     """A sequence of a few steps that many records take, without its name, version and times of effect."""
-    easy = st.one_of(st.none(), LEAVES.map(lambda leaf: [leaf]))
     steps = [
-        _given({"name": f"s{number}", "times": draw(st.sampled_from([None, None, 1, 2, 3])), "conditions": draw(easy)})
-        for number in range(draw(st.sampled_from([1, 2, 2, 2, 3])))
+        _given(
+            {"name": f"s{number}", "times": draw(one_of_these(None, None, 1, 2, 3)), "conditions": draw(PERHAPS_ONE)}
+        )
+        for number in range(draw(one_of_these(1, 2, 2, 2, 3)))
     ]
     if len(steps) == 1:
         steps[0]["times"] = draw(st.integers(2, 4))
     body = {
         "rule_type": "sequence",
         "source_topic": STREAM,
-        "group_by": draw(st.sampled_from(GROUPS)),
+        "group_by": draw(GROUPED),
         "within": draw(_seconds(1, 3, 5, 12, 1.5)),
         "steps": steps,
-        "until": draw(st.one_of(st.none(), st.none(), LEAVES.map(lambda leaf: {"conditions": [leaf]}))),
-        "strict": draw(st.sampled_from([None, None, True])),
-        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
-        "cooldown": draw(st.none() | st.none() | _seconds(1, 3, 0.5)),
-        **draw(_times()),
+        "until": draw(SELDOM_UNTIL),
+        "strict": draw(one_of_these(None, None, True)),
+        "conditions": draw(SELDOM_CONDITIONS),
+        "cooldown": draw(SELDOM_COOLDOWN),
+        **draw(TIMES),
     }
     if draw(st.integers(0, 3)) == 0:  # a device here, and there an amount that is its number
         part = draw(st.sampled_from([*steps, *([body["until"]] if body["until"] else [])]))
@@ -304,38 +327,46 @@ def absence_body(draw: st.DrawFn) -> Body:
     body = {
         "rule_type": "absence",
         "source_topic": STREAM,
-        "group_by": draw(st.sampled_from(GROUPS)),
+        "group_by": draw(GROUPED),
         **{name: [draw(LEAVES)] for name in ("after", "expect")},
         "within": draw(_seconds(1, 3, 5, 12, 1.5)),
-        "conditions": draw(st.one_of(st.none(), st.none(), CONDITIONS)),
-        "cooldown": draw(st.none() | st.none() | _seconds(1, 3, 0.5)),
-    } | draw(_times())
+        "conditions": draw(SELDOM_CONDITIONS),
+        "cooldown": draw(SELDOM_COOLDOWN),
+    } | draw(TIMES)
     return _given(body)
 
 
 @st.composite
 def threshold_body(draw: st.DrawFn) -> Body:
     """A threshold rule, or one of a list, without its name, version and times of effect."""
-    body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(_times())}
+    body = {"rule_type": "threshold", "source_topic": STREAM, "conditions": draw(CONDITIONS), **draw(TIMES)}
     body |= draw(st.sampled_from([{}, {"entity": "account"}, {"group_by": ["place.city", "device"]}]))
-    listed = {"rule_type": "list", "field": "kind", "list": "cash", "operator": draw(st.sampled_from([None, "not_in"]))}
+    listed = {"rule_type": "list", "field": "kind", "list": "cash", "operator": draw(one_of_these(None, "not_in"))}
     return _given(body | draw(st.sampled_from([{}, {}, listed, {**listed, "conditions": None}])))
 
 
 @st.composite
 def _times(draw: st.DrawFn) -> Body:
     """Clock and lateness. Of the bounds on lateness the second is never the smaller."""
-    delay_s, more_s = draw(st.sampled_from([0, 1, 2])), draw(st.sampled_from([0, 1, 3]))
+    delay_s, more_s = draw(one_of_these(0, 1, 2)), draw(one_of_these(0, 1, 3))
     if draw(st.booleans()):
         return {"time_mode": "processing_time"}
     return {
         "watermark_delay": f"{delay_s}s",
         "allowed_lateness": f"{delay_s + more_s}s",
-        "late_policy": draw(st.sampled_from([None, "evaluate", "skip"])),
+        "late_policy": draw(one_of_these(None, "evaluate", "skip")),
     }
 
 
-STEPS_MS = st.sampled_from([0, 1000, 3000, 10_000, 30_000])
+TIMES = _times()
+STATUSES = st.sampled_from([[], [], [], ["shadow"], ["paused", "active"], ["active", "shadow"]])
+STEPS_MS = one_of_these(0, 1000, 3000, 10_000, 30_000)
+
+
+@cache
+def _bodies(aggregates: tuple[str, ...]) -> st.SearchStrategy[Body]:
+    kinds = (velocity_body(aggregates), velocity_body(aggregates), threshold_body(), formula_body())
+    return st.one_of(*kinds, dormancy_body(), sequence_body(), absence_body())
 
 
 @st.composite
@@ -344,9 +375,8 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
     bodies: list[Body] = []
     for number in range(draw(st.integers(1, max_rules))):
         effective_ms = None
-        for version in range(1, draw(st.sampled_from([1, 1, 1, 2, 3])) + 1):
-            kinds = (velocity_body(aggregates), velocity_body(aggregates), threshold_body(), formula_body())
-            body = draw(st.one_of(*kinds, dormancy_body(), sequence_body(), absence_body()))
+        for version in range(1, draw(one_of_these(1, 1, 1, 2, 3)) + 1):
+            body = draw(_bodies(aggregates))
             body |= {"rule_id": f"r{number}", "version": version}
             if effective_ms is not None:
                 body["effective_from"] = effective_ms
@@ -354,40 +384,9 @@ def rule_sets(draw: st.DrawFn, max_rules: int = 4, aggregates: tuple[str, ...] =
                 body["status"] = "shadow"
             bodies.append(body)
             effective_ms = (effective_ms or START_MS) + draw(STEPS_MS)
-            for status in draw(st.sampled_from([[], [], [], ["shadow"], ["paused", "active"], ["active", "shadow"]])):
+            for status in draw(STATUSES):
                 bodies.append({**body, "status": status, "effective_from": effective_ms})
                 effective_ms += draw(STEPS_MS)
-    return bodies
-
-
-OF_HITS = st.one_of(
-    _leaf("hit.value", ORDERED, st.sampled_from([0, 1, 2, 3, 0.3])),
-    _leaf("hit.version", ["==", "!="], st.just(1)),
-    _leaf("hit.shadow", ["==", "!="], st.booleans()),
-)
-
-
-@st.composite
-def composed_sets(draw: st.DrawFn) -> list[Body]:
-    """Rules of which some read the hits of others, to the third level; one of each level alerts often."""
-    often: Body = {"rule_type": "velocity", "version": 1, "aggregation_type": "count", "aggregation_threshold": 1}
-    often |= {"window": "5s", "emit": "every", "watermark_delay": "1s", "allowed_lateness": "5s"}
-    bodies = [*draw(rule_sets(2)), {**often, "rule_id": "r9", "source_topic": STREAM, "group_by": "account"}]
-    for name, below in (("q", "r"), ("z", "q")):
-        read = [f"{below}9", *sorted({body["rule_id"] for body in bodies})]
-        more: dict[tuple[str, int], tuple[list[Any], bool]] = {}
-        for body in draw(rule_sets(2)):
-            reader = {**body, "rule_id": body["rule_id"].replace("r", name)}
-            reader["source_topic"] = f"rule:{read[int(body['rule_id'][1:]) % len(read)]}"
-            conditions, of_hits = more.setdefault(
-                (body["rule_id"], body["version"]), draw(st.tuples(st.lists(OF_HITS, max_size=1), st.booleans()))
-            )
-            if conditions:
-                reader["conditions"] = [*reader.get("conditions", []), *conditions]
-            if of_hits and reader.get("aggregation_field") == "price":
-                reader["aggregation_field"] = "hit.value"
-            bodies.append(reader)
-        bodies.append({**often, "rule_id": f"{name}9", "source_topic": f"rule:{below}9"})
     return bodies
 
 

@@ -12,10 +12,11 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
 
 from .composed import composed_detect
+from .composed_strategies import composed_sets
 from .fastpath import FastPath, plans_of, stream_spec, twin_outcome
 from .living import Feed, Life
 from .naive import running_max_ingest
-from .strategies import LISTS, START_MS, STREAM, Body, Record, composed_sets, records
+from .strategies import LISTS, START_MS, STREAM, Body, Record, records
 from .test_detect_equals_naive import (
     INGEST_BACK_MS,
     check,

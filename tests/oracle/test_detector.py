@@ -19,9 +19,10 @@ from crossline.rules.policy.policy import load_policy
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.local import saved_state
 
+from .composed_strategies import composed_sets
 from .fastpath import stream_spec
 from .rule_versions import DEFAULTS, duration_ms
-from .strategies import LISTS, STREAM, Body, Record, composed_sets, cuts, records, rule_sets, wire_record
+from .strategies import LISTS, STREAM, Body, Record, cuts, records, rule_sets, wire_record
 from .test_corrections import BUSY, disordered, reevaluated
 from .test_decisions import POLICIES, WEIGHTS, weighted
 from .test_detect_equals_naive import DEEP

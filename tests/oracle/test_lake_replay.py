@@ -18,9 +18,10 @@ from crossline.lake.replays.replay_input import LakeInput
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline
 
 from .composed import composed_detect
+from .composed_strategies import composed_sets
 from .fastpath import alert_values, stream_spec, twin_outcome
 from .naive import running_max_ingest
-from .strategies import LISTS, STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
+from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, in_digits, with_ingest
 from .test_runners import judged_of
 

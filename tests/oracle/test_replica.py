@@ -27,6 +27,7 @@ from crossline.runtime.state_log import state_log
 from crossline.runtime.state_log.followed_state import FollowedState
 from crossline.serve.replica.overlay import Laid, StateOverlay, overlay_snapshot
 
+from .composed_strategies import composed_sets
 from .fastpath import stream_spec
 from .living import Feed, Life
 from .replicated import Pipeline, comparable, with_policy
@@ -36,7 +37,6 @@ from .strategies import (
     Body,
     Record,
     absence_body,
-    composed_sets,
     records,
     rule_sets,
     sequence_body,

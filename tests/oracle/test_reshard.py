@@ -30,10 +30,11 @@ from crossline.runtime.state_log import reshard as resharding
 from crossline.runtime.state_log.reshard import BEGUN, WHOLE, reshard, settle
 from crossline.runtime.work.task import Task
 
+from .composed_strategies import composed_sets
 from .fastpath import stream_spec
 from .living import BatchOutput, Feed, Life
 from .logged import LoggedJudge, decided
-from .strategies import STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
+from .strategies import STREAM, Body, Record, records, rule_sets, wire_record
 from .test_contexts import RULE as WAITING
 from .test_corrections import BUSY, IN_PANES, disordered, reevaluated
 from .test_corrections_keys import BUSY as OF_KEYS

@@ -20,9 +20,10 @@ from crossline.basics.errors import StateError, UsageError
 from crossline.lake.replays.replay_input import LakeInput
 from unit.lake.lake_kit import SpooledPipeline
 
+from .composed_strategies import composed_sets
 from .fastpath import stream_spec
 from .naive import running_max_ingest
-from .strategies import STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
+from .strategies import STREAM, Body, Record, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, with_ingest
 from .test_lake_replay import PIPELINE
 from .test_runners import judged_of

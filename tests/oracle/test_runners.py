@@ -31,10 +31,11 @@ from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.work.task import Task
 
 from .composed import composed_detect
+from .composed_strategies import composed_sets
 from .fastpath import alert_values, stream_spec, twin_outcome
 from .naive import running_max_ingest
 from .rule_versions import DEFAULTS, duration_ms
-from .strategies import LISTS, STREAM, Body, Record, composed_sets, records, rule_sets, wire_record
+from .strategies import LISTS, STREAM, Body, Record, records, rule_sets, wire_record
 from .test_detect_equals_naive import DEEP, in_digits, with_ingest
 
 
