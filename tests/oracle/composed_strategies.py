@@ -6,7 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from .strategies import ORDERED, STREAM, Body, leaf, one_of_these, rule_sets
+from drawing import one_of_these
+
+from .strategies import ORDERED, STREAM, Body, leaf, rule_sets
 
 OF_HITS = st.one_of(
     leaf("hit.value", ORDERED, one_of_these(0, 1, 2, 3, 0.3)),

@@ -6,12 +6,13 @@ All times lie on a coarse grid that windows and delays share, keys are few, and 
 from __future__ import annotations
 
 import itertools
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 from crossline.programs.registry import counted_names, declared, names
+from drawing import one_of_these
 
 from .formulas import DRAWN, DRAWN_VALUES
 
@@ -196,11 +197,6 @@ SELDOM_UNTIL = st.one_of(st.none(), st.none(), LEAVES.map(lambda one: {"conditio
 COOLDOWN = st.none() | _seconds(1, 3, 0.5)
 SELDOM_COOLDOWN = st.none() | st.none() | _seconds(1, 3, 0.5)
 DELAY = st.none() | st.none() | _seconds(1, 3)
-
-
-@lru_cache(None, typed=True)  # 1 is not True here
-def one_of_these(*values: Any) -> st.SearchStrategy[Any]:
-    return st.sampled_from(values)
 
 
 @st.composite

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults
+from drawing import one_of_these
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec, twin_outcome
@@ -42,7 +43,7 @@ def absences(draw: st.DrawFn) -> list[Body]:
         "group_by": draw(st.sampled_from(["account", "device", []])),
         "after": kind("CSH", "POS", *draw(st.sampled_from([[], ["ATM"]]))),
         "expect": kind("ATM", *draw(st.sampled_from([[], ["été"], ["CSH"]]))),
-        "within": draw(st.sampled_from(["500ms", "1s", "3s", "12s"])),
+        "within": draw(one_of_these("500ms", "1s", "3s", "12s")),
         **draw(st.sampled_from([{}, {}, {"cooldown": "1s"}, {"cooldown": "12s"}])),
         **common,
     }
@@ -52,7 +53,7 @@ def absences(draw: st.DrawFn) -> list[Body]:
         "rule_type": "velocity",
         "source_topic": "rule:quiet",
         "group_by": "device",
-        "aggregation_type": draw(st.sampled_from(["count", "last"])),
+        "aggregation_type": draw(one_of_these("count", "last")),
         "aggregation_field": "amount",
         "aggregation_threshold": 2,
         "window": "5s",

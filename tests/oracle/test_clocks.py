@@ -20,6 +20,7 @@ from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.state.retraction import kernel
+from drawing import one_of_these
 
 from .clocked import CLOCK, clocked_detect, on_clock
 from .corrected import current_states
@@ -60,7 +61,7 @@ def on_clocks(draw: st.DrawFn) -> list[Body]:
     bodies = draw(rule_sets())
     named: dict[tuple[str, int], bool] = {}
     for body in bodies:
-        other = named.setdefault((body["rule_id"], body["version"]), draw(st.sampled_from([True, True, False])))
+        other = named.setdefault((body["rule_id"], body["version"]), draw(one_of_these(True, True, False)))
         if other and "time_mode" not in body:
             body["timestamp_field"] = CLOCK
     return bodies
@@ -88,7 +89,7 @@ def test_what_stands_is_what_the_log_in_order_of_the_clock_says(
     for record in made:
         record[CLOCK] = record["_event_ms"]
     for record in made:
-        away_ms = ids.setdefault(record["_id"], data.draw(st.sampled_from([0, 500, 3000, 60_000])))
+        away_ms = ids.setdefault(record["_id"], data.draw(one_of_these(0, 500, 3000, 60_000)))
         record["_event_ms"] -= away_ms
     rules = [{**body, "timestamp_field": CLOCK} for body in rules]
     shape = data.draw(shapes(len(made)))

@@ -17,6 +17,7 @@ from crossline.evaluate.shard import Bounds, judge
 from crossline.state.retraction import far_verdicts, kernel, replays
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 from crossline.state.retraction.far_verdicts import FarVerdicts
+from drawing import one_of_these
 
 from . import fastpath
 from .corrected import current_states, standing_in_order, step_by_step
@@ -49,7 +50,7 @@ def bodies(draw: st.DrawFn) -> list[Body]:
     found: list[Body] = []
     for number in range(draw(st.integers(1, 3))):
         times = {**WITHIN, "rule_id": f"r{number}", "version": 1, "source_topic": STREAM}
-        window = f"{draw(st.sampled_from([1, 3, 8]))}s"
+        window = f"{draw(one_of_these(1, 3, 8))}s"
         emission = draw(st.sampled_from([{}, {}, {"emit": "every"}, {"cooldown": "2s"}]))
         if draw(st.integers(0, 2)) == 0:
             figures = {"many": {**_COUNTED, "window": window}, "usual": {"avg": "amount", "group_by": "account"}}
@@ -60,9 +61,9 @@ def bodies(draw: st.DrawFn) -> list[Body]:
         kind, field = draw(st.sampled_from((*_KINDS, *_PRICED)))
         body = {**times, **emission, "rule_type": "velocity", "group_by": "account", "window": window}
         body |= {"aggregation_type": kind, **({} if field is None else {"aggregation_field": field})}
-        body |= {"aggregation_threshold": draw(st.sampled_from([-3, 0, 1, 2, 5, 60]))}
-        body |= {"operator": draw(st.sampled_from([">=", ">", "<", "<="]))}
-        body |= {"bounds": draw(st.sampled_from(["(]", "[]", "[)"]))}
+        body |= {"aggregation_threshold": draw(one_of_these(-3, 0, 1, 2, 5, 60))}
+        body |= {"operator": draw(one_of_these(">=", ">", "<", "<="))}
+        body |= {"bounds": draw(one_of_these("(]", "[]", "[)"))}
         found.append(body)
     return found
 
@@ -73,13 +74,13 @@ def storms(draw: st.DrawFn, max_size: int) -> list[Record]:
     made: list[Record] = []
     for number in range(draw(st.integers(10, max_size))):
         at_ms = START_MS + 200 * number
-        late_ms = draw(st.sampled_from([0, 0, 0, 0, 200, 400, 900, 2500, 6001]))
+        late_ms = draw(one_of_these(0, 0, 0, 0, 200, 400, 900, 2500, 6001))
         fields = {
-            "account": draw(st.sampled_from(["a1", "a1", "a1", "a2"])),
-            "device": draw(st.sampled_from([1, 2])),
-            "amount": draw(st.sampled_from([0, 1, 2, 3, None])),
-            "price": draw(st.sampled_from([0.1, 0.3, 1e16, -1.0])),
-            "kind": draw(st.sampled_from(["CSH", "POS"])),
+            "account": draw(one_of_these("a1", "a1", "a1", "a2")),
+            "device": draw(one_of_these(1, 2)),
+            "amount": draw(one_of_these(0, 1, 2, 3, None)),
+            "price": draw(one_of_these(0.1, 0.3, 1e16, -1.0)),
+            "kind": draw(one_of_these("CSH", "POS")),
         }
         made.append({**fields, "_id": f"t{number}", "_event_ms": at_ms - late_ms, "_ingest_ms": at_ms})
         if draw(st.integers(0, 19)) == 0:
@@ -121,7 +122,7 @@ def test_a_key_decided_by_totals_is_as_one_of_all_variants(
 ) -> None:
     """However few its rows are here; where totals do not decide, its rows do."""
     shape, decides = data.draw(shapes(len(made))), data.draw(st.booleans())
-    passed = mock.patch.object(far_verdicts, "PASSED_MAX", data.draw(st.sampled_from([0, 2])))
+    passed = mock.patch.object(far_verdicts, "PASSED_MAX", data.draw(one_of_these(0, 2)))
     with mock.patch.object(kernel, "FAR_FROM", 1), passed:
         by_totals = outcome(rules, made, shape, sys.maxsize, decides=decides)
     assert by_totals == outcome(rules, made, shape, sys.maxsize, decides=decides)
@@ -134,10 +135,10 @@ def near(draw: st.DrawFn) -> list[Body]:
     for number in range(draw(st.integers(1, 2))):
         kind, field = draw(st.sampled_from(_KINDS))
         body: Body = {**WITHIN, "rule_id": f"r{number}", "version": 1, "source_topic": STREAM}
-        body |= {"rule_type": "velocity", "group_by": "account", "window": draw(st.sampled_from(["1s", "3s", "5s"]))}
+        body |= {"rule_type": "velocity", "group_by": "account", "window": draw(one_of_these("1s", "3s", "5s"))}
         body |= {"aggregation_type": kind, **({} if field is None else {"aggregation_field": field})}
-        body |= {"aggregation_threshold": draw(st.sampled_from([1, 2, 2, 3, 4]))}
-        body |= {"operator": draw(st.sampled_from([">=", ">=", ">", "<", "<=", "==", "!="]))}
+        body |= {"aggregation_threshold": draw(one_of_these(1, 2, 2, 3, 4))}
+        body |= {"operator": draw(one_of_these(">=", ">=", ">", "<", "<=", "==", "!="))}
         body |= draw(st.sampled_from([{}, {}, {"cooldown": "2s"}, {"bounds": "[]"}, {"bounds": "[)"}]))
         found.append(body)
     return found

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from crossline.rules.base import Defaults
 from crossline.state.retraction import kernel
+from drawing import one_of_these
 
 from .composed import _judged as judged_on
 from .composed import composed_detect
@@ -110,14 +111,14 @@ def disordered(draw: st.DrawFn, max_size: int) -> list[Record]:
     made: list[Record] = []
     event_ms = START_MS
     for number in range(draw(st.integers(2, max_size))):
-        event_ms += draw(st.sampled_from([0, 500, 1000, 1000]))
-        late_ms = draw(st.sampled_from([0, 0, 0, 500, 1000, 2000, 3000, 6000, 6001]))
+        event_ms += draw(one_of_these(0, 500, 1000, 1000))
+        late_ms = draw(one_of_these(0, 0, 0, 500, 1000, 2000, 3000, 6000, 6001))
         fields = {
-            "account": draw(st.sampled_from(["a1", "a1", "a1", "a2", None])),
-            "device": draw(st.sampled_from([1, 2])),
-            "amount": draw(st.sampled_from([0, 1, 2, 3, None])),
-            "price": draw(st.sampled_from([0.1, 0.3, 1e16, -1.0])),
-            "kind": draw(st.sampled_from(["CSH", "POS"])),
+            "account": draw(one_of_these("a1", "a1", "a1", "a2", None)),
+            "device": draw(one_of_these(1, 2)),
+            "amount": draw(one_of_these(0, 1, 2, 3, None)),
+            "price": draw(one_of_these(0.1, 0.3, 1e16, -1.0)),
+            "kind": draw(one_of_these("CSH", "POS")),
         }
         times = {"_event_ms": event_ms, "_ingest_ms": event_ms + late_ms}
         made.append({**fields, "_id": f"t{number}", **times})
@@ -205,7 +206,7 @@ def composed(draw: st.DrawFn) -> list[Body]:
     """Rules that judge again, and rules of any policy that read their hits, one or two levels deep."""
     bodies = [reevaluated(draw(st.sampled_from(BUSY)), 0)]
     for name, below in (("q0", "r0"), ("q1", "r0"), ("z0", "q0"))[: draw(st.integers(1, 3))]:
-        times = {**WITHIN, "late_policy": draw(st.sampled_from(["evaluate", "reevaluate"]))}
+        times = {**WITHIN, "late_policy": draw(one_of_these("evaluate", "reevaluate"))}
         name_of = {"rule_id": name, "version": 1, "source_topic": f"rule:{below}"}
         bodies.append({**draw(st.sampled_from(READERS)), **times, **name_of})
     return bodies

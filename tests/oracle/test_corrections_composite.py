@@ -8,6 +8,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drawing import one_of_these
+
 from .composites import composite_alert_values, composite_hit_values, composite_hits
 from .corrected import current_states, in_event_order
 from .fastpath import hit_values
@@ -36,7 +38,7 @@ def members(draw: st.DrawFn) -> list[Body]:
     return [
         reevaluated(draw(st.sampled_from(BUSY)), 0),
         draw(st.sampled_from([{**plain, "rule_id": "r1", "version": 1}, reevaluated(draw(st.sampled_from(BUSY)), 1)])),
-        reevaluated({**_THERE, "emit": draw(st.sampled_from(["every", "on_crossing"]))}, 2),
+        reevaluated({**_THERE, "emit": draw(one_of_these("every", "on_crossing"))}, 2),
     ]
 
 
@@ -66,7 +68,7 @@ def test_what_stands_of_composites_and_of_what_reads_them(
     window_s: int,
 ) -> None:
     made, logs = given_
-    policy = {**WITHIN, "late_policy": data.draw(st.sampled_from(["evaluate", "reevaluate"]))}
+    policy = {**WITHIN, "late_policy": data.draw(one_of_these("evaluate", "reevaluate"))}
     common = {"version": 1, **policy, "join_key": "device", "window": f"{window_s}s", "emit": emit}
     composite = {"rule_id": "c", "rule_type": "composite", "any_of": ["r0", "r1", "r2"], **line, **common}
     reader = {**_COUNT, **WITHIN, "rule_id": "z", "version": 1, "source_topic": "rule:c", "group_by": "kind"}

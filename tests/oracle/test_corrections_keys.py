@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crossline.rules.base import Defaults
 from crossline.state.retraction import kernel
+from drawing import one_of_these
 
 from .composed import composed_detect
 from .corrected import current_states, in_event_order, standing_in_order, step_by_step
@@ -200,7 +201,7 @@ def keyed_lives(draw: st.DrawFn, rules: Sequence[Body], count: int) -> list[Op]:
     ends = sorted(draw(st.sets(st.integers(1, count - 1), max_size=6)))
     ops: list[list[Op]] = []
     for start, end in zip([0, *ends], [*ends, count], strict=True):
-        happens = draw(st.sampled_from(["batch", "batch", "killed", "uncommitted"]))
+        happens = draw(one_of_these("batch", "batch", "killed", "uncommitted"))
         after = draw(st.sampled_from([[], [], [("restart", 0)], [("lose", 0)]]))
         ops.append([(happens, (end - start, draw(st.integers(1, 2)), None)), *after])
     for rule in rules:

@@ -22,6 +22,7 @@ from crossline.backtest.investigation.variant_runner import Budget, VariantRunne
 from crossline.basics.streams.schema import load_streams
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
+from drawing import one_of_these
 
 from .aggregates import aggregate
 from .conditions import holds
@@ -63,11 +64,11 @@ CONDITIONS = [
 def rows(draw: st.DrawFn) -> list[Row]:
     at_ms, made = START_MS, list[Row]()
     for number in range(draw(st.integers(2, 14))):
-        at_ms += draw(st.sampled_from([0, 1, 500, 500, 1000, 1000, 3000]))
+        at_ms += draw(one_of_these(0, 1, 500, 500, 1000, 1000, 3000))
         made.append(
             {
                 "id": f"t{number}",
-                "account": draw(st.sampled_from(["a1", "a1", "a1", "a2"])),
+                "account": draw(one_of_these("a1", "a1", "a1", "a2")),
                 "device": draw(st.integers(1, 4)),
                 "amount": draw(st.integers(0, 9)),
                 "price": draw(st.integers(0, 600)) / 100,
@@ -91,10 +92,10 @@ def velocities(draw: st.DrawFn) -> Body:
         "rule_type": "velocity",
         "aggregation_type": of,
         "aggregation_field": field,
-        "aggregation_threshold": draw(st.sampled_from([1, 2, 3, 5, 7.5])),
-        "operator": draw(st.sampled_from([">=", ">=", ">", "<"])),
+        "aggregation_threshold": draw(one_of_these(1, 2, 3, 5, 7.5)),
+        "operator": draw(one_of_these(">=", ">=", ">", "<")),
         "window": draw(st.sampled_from(WINDOWS)),
-        "bounds": draw(st.sampled_from(["(]", "[]"])),
+        "bounds": draw(one_of_these("(]", "[]")),
         "conditions": draw(st.sampled_from(CONDITIONS)),
     }
     return {name: value for name, value in body.items() if value is not None}
@@ -127,9 +128,9 @@ def travels(draw: st.DrawFn) -> Body:
     more = {
         "latitude_field": "lat",
         "longitude_field": "lon",
-        "max_speed_kmh": draw(st.sampled_from([500, 50_000, 300_000])),
-        "min_distance_km": draw(st.sampled_from([0, 5, 100])),
-        "window": draw(st.sampled_from(["3s", "12s"])),
+        "max_speed_kmh": draw(one_of_these(500, 50_000, 300_000)),
+        "min_distance_km": draw(one_of_these(0, 5, 100)),
+        "window": draw(one_of_these("3s", "12s")),
     }
     return {**COMMON, "rule_type": "geo_velocity", **more}
 

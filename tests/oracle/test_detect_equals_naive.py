@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from crossline.evaluate.shard import Bounds
+from drawing import one_of_these
 
 from .fastpath import FastPath, plan_of, stream_spec, twin_outcome
 from .naive import NaiveResult, naive_detect, running_max_ingest
@@ -249,9 +250,9 @@ def test_many_lines_of_one_deviation(data: st.DataObject, made: list[Record], fi
         {
             **one,
             "rule_id": f"line{number}",
-            "aggregation_threshold": data.draw(st.sampled_from([0, 0.1, 0.5, 1, 1.5, 2])),
-            "operator": data.draw(st.sampled_from([">", ">=", "<", "<="])),
-            "emit": data.draw(st.sampled_from(["on_crossing", "every"])),
+            "aggregation_threshold": data.draw(one_of_these(0, 0.1, 0.5, 1, 1.5, 2)),
+            "operator": data.draw(one_of_these(">", ">=", "<", "<=")),
+            "emit": data.draw(one_of_these("on_crossing", "every")),
         }
         for number in range(data.draw(st.integers(2, 4)))
     ]

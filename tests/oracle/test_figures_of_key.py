@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.evaluate.entity.key_figures import CurrentFigure, figures_of_key
+from drawing import one_of_these
 
 from . import naive
 from .conditions import field_value
@@ -33,7 +34,7 @@ def bodies_of(draw: st.DrawFn, field: str) -> list[Body]:
     made = []
     for number in range(draw(st.integers(1, 4))):
         body = draw(st.one_of(velocity_body(), formula_body()))
-        kept = draw(st.sampled_from(["records", "records", "panes", "again"]))
+        kept = draw(one_of_these("records", "records", "panes", "again"))
         body |= {"rule_id": f"r{number}", "version": 1}
         figures = {name: {**each, "group_by": field} for name, each in body.get("figures", {}).items()}
         body |= {"figures": figures} if figures else {"group_by": field}

@@ -15,6 +15,7 @@ from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.figure_tables import PlacedFigure, feature_query, load_figures_document
 from crossline.runtime.stages.feature_table import FEATURE_ROWS, FeatureBatch
+from drawing import one_of_these
 
 from .fastpath import FastPath, plans_of, stream_spec
 from .naive import naive_detect, running_max_ingest
@@ -97,7 +98,7 @@ def test_the_table_is_the_twins(data: st.DataObject, made: list[Record], ingest_
     for number in range(data.draw(st.integers(1, 3))):
         drawn = data.draw(formula_body())["figures"]
         figures |= {f"{name}_{number}": figure for name, figure in drawn.items()}
-    lateness = data.draw(st.sampled_from(["0s", "1s", "5s"]))
+    lateness = data.draw(one_of_these("0s", "1s", "5s"))
     table: Body = {"source_topic": STREAM, "figures": figures, "allowed_lateness": lateness}
     shape = data.draw(shapes(len(made)))
     assert plain(written(table, made, shape, ingest_column=ingest_column), table) == plain(twins(table, made), table)

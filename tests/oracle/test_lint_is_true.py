@@ -22,6 +22,7 @@ from crossline.basics.formula.formula import Formula
 from crossline.basics.formula.naive import evaluate
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
+from drawing import one_of_these
 
 from .conditions import holds
 from .fastpath import stream_spec
@@ -175,7 +176,7 @@ def places(body: Body, made: list[Record]) -> set[int]:
 def narrow_body(draw: st.DrawFn) -> Body:
     """A velocity rule whose line is near the ends of what its figure can be."""
     body = draw(velocity_body(("count", "distinct_count", "sum", "avg", "min", "max", "last")))
-    low, high = draw(st.sampled_from([(0, 2), (1, 3), (-1, 0)]))
+    low, high = draw(one_of_these((0, 2), (1, 3), (-1, 0)))
     if body.get("aggregation_field") in {"amount", "price"}:
         field = body["aggregation_field"]
         body["conditions"] = [

@@ -17,6 +17,7 @@ from crossline.rules.holds.release import release_key
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.state_log import cache as caching
 from crossline.runtime.state_log.followed_state import FollowedState
+from drawing import one_of_these
 
 from .decisions import Placed, naive_decisions
 from .naive import naive_detect, running_max_ingest
@@ -48,7 +49,7 @@ def placings(draw: st.DrawFn) -> list[Placed]:
             name: draw(st.sampled_from([each for each in FIELDS[name] if each is not None])) for name in fields
         }
         start_ms = START_MS + 500 * draw(st.integers(-2, 20))
-        action = draw(st.sampled_from(["review", "step_up", "block"]))
+        action = draw(one_of_these("review", "step_up", "block"))
         found.append(Placed(f"{number:032x}", key, action, start_ms, start_ms + 500 * draw(st.integers(0, 30))))
     return found
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crossline.rules.base import Defaults
+from drawing import one_of_these
 
 from .fastpath import alert_values, stream_spec, twin_outcome
 from .living import Feed, Life
@@ -32,7 +33,7 @@ def join_lives(draw: st.DrawFn, rules: list[Body], made: list[Record]) -> list[O
     cuts = sorted(draw(st.sets(st.sampled_from(ends), max_size=6))) if ends else []
     ops: list[list[Op]] = []
     for start, end in zip([0, *cuts], [*cuts, len(made)], strict=True):
-        happens = draw(st.sampled_from(["batch", "batch", "killed", "uncommitted"]))
+        happens = draw(one_of_these("batch", "batch", "killed", "uncommitted"))
         after = draw(st.sampled_from([[], [], [("restart", 0)], [("lose", 0)]]))
         ops.append([(happens, (end - start, draw(st.integers(1, 2)), None)), *after])
     for rule in (rule for rule in rules if rule["rule_id"][0] in "ms"):  # others: see test_publications
@@ -49,7 +50,7 @@ def test_they_begin_with_their_past(data: st.DataObject, rules: list[Body], inge
     ops = data.draw(join_lives(rules, made))
     spec, others = stream_spec(ingest_column=ingest_column), {OTHER: other_spec(ingest_column=ingest_column)}
     with tempfile.TemporaryDirectory() as folder:
-        life = Life(Path(folder), spec, TIMES, shards, data.draw(st.sampled_from([0, 5000])), Feed(), others)
+        life = Life(Path(folder), spec, TIMES, shards, data.draw(one_of_these(0, 5000)), Feed(), others)
         live(life, ops, made)
     expected = naive_detect(life.feed.logged, made, defaults=SPREAD, lists=LISTS)
     assert sorted(map(alert_values, life.alerts)) == twin_outcome(expected, made)[0]

@@ -29,6 +29,7 @@ from crossline.runtime.stages.stages import in_one, stages_of
 from crossline.runtime.state_log import reshard as resharding
 from crossline.runtime.state_log.reshard import BEGUN, WHOLE, reshard, settle
 from crossline.runtime.work.task import Task
+from drawing import one_of_these
 
 from .composed_strategies import composed_sets
 from .fastpath import stream_spec
@@ -65,7 +66,7 @@ STOPPED = ["between", "between", "planned", "judged", "delivered"]
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[Body], list[Record]]:
     """Rules whose states are of all kinds, and records for them."""
-    kind = draw(st.sampled_from(["any", "hits", "again", "panes", "met", "waiting", "risk"]))
+    kind = draw(one_of_these("any", "hits", "again", "panes", "met", "waiting", "risk"))
     if kind == "met":
         return draw(join_sets(several=draw(st.booleans()))), draw(draw_joined(ingest_column=True))[0]
     if kind == "waiting":

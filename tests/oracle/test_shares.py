@@ -15,6 +15,7 @@ from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, legal_moves
 from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
+from drawing import one_of_these
 
 from .fastpath import FastPath, plan_of, stream_spec, twin_outcome
 from .living import Feed, Life
@@ -48,7 +49,7 @@ def _publication(draw: st.DrawFn, bodies: dict[str, list[Body]]) -> Body:
     """A new rule, a new version for a share of keys, or another share or status."""
     name = f"r{draw(st.integers(0, 2))}"
     mine = bodies.setdefault(name, [])
-    happens = draw(st.sampled_from(["version", "share", "share", "status"])) if mine else "version"
+    happens = draw(one_of_these("version", "share", "share", "status")) if mine else "version"
     moves = legal_moves(mine[-1].get("status", "active")) if mine else ()
     if happens == "status" and moves:
         body = {**mine[-1], "status": draw(st.sampled_from(moves))}
@@ -71,7 +72,7 @@ def lives(draw: st.DrawFn, size: int) -> list[Op]:
     bodies: dict[str, list[Body]] = {}
     left = size
     while left:
-        happens = draw(st.sampled_from(["batch", "batch", "publish", "publish", "restart", "killed"]))
+        happens = draw(one_of_these("batch", "batch", "publish", "publish", "restart", "killed"))
         if happens in {"batch", "killed"}:
             count = draw(st.integers(1, max(1, left // 2)))
             ops.append((happens, (count, draw(st.integers(1, 2)), None)))

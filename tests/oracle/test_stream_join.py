@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.evaluate.alignment import AlignmentBuffer
 from crossline.ingest.route.partitioner import Part
+from drawing import one_of_these
 
 from .composed import composed_detect
 from .fastpath import FastPath, plans_of, stream_spec
@@ -144,7 +145,7 @@ def awaited(draw: st.DrawFn) -> Body:
         **({"group_by": keys} if keys else {}),
         "after": asked["after"],
         "expect": {name: value for name, value in expect.items() if value is not None},
-        "within": draw(st.sampled_from(["500ms", "1s", "3s", "12s"])),
+        "within": draw(one_of_these("500ms", "1s", "3s", "12s")),
         **draw(st.sampled_from([{}, {"conditions": [{"field": "flag", "operator": "exists"}]}, {"cooldown": "3s"}])),
         **draw(st.sampled_from(ABSENCE_TIMES)),
     }

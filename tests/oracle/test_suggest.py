@@ -18,6 +18,7 @@ from crossline.backtest.workbench.sample import batches
 from crossline.backtest.workbench.threshold_search import Suggestion, ThresholdTarget, suggest
 from crossline.evaluate.shard import Bounds
 from crossline.rules.rule_reader import load_rules_text
+from drawing import one_of_these
 
 from .fastpath import stream_spec
 from .naive import NaiveResult, naive_detect
@@ -35,14 +36,14 @@ def made_records(draw: st.DrawFn) -> list[Record]:
     made: list[Record] = []
     now_ms = START_MS
     for number in range(draw(st.integers(1, 15))):
-        now_ms += draw(st.sampled_from([0, 500, 1000, 2500, 6000]))
+        now_ms += draw(one_of_these(0, 500, 1000, 2500, 6000))
         made.append(
             {
                 "_id": f"t{number}",
-                "_event_ms": now_ms - draw(st.sampled_from([0, 0, 0, 700])),
+                "_event_ms": now_ms - draw(one_of_these(0, 0, 0, 700)),
                 "_ingest_ms": now_ms,
-                "account": draw(st.sampled_from(["a1", "a1", "a2"])),
-                "amount": draw(st.sampled_from([1, 2, 3, 5, 8, None])),
+                "account": draw(one_of_these("a1", "a1", "a2")),
+                "amount": draw(one_of_these(1, 2, 3, 5, 8, None)),
             }
         )
     return made
@@ -52,12 +53,12 @@ def made_records(draw: st.DrawFn) -> list[Record]:
 def lined_rules(draw: st.DrawFn) -> Body:
     """Rules with a line of any kind that is looked for."""
     common: Body = {"rule_id": "r", "version": 1, "source_topic": STREAM}
-    operator = draw(st.sampled_from([">", ">=", "<", "<="]))
+    operator = draw(one_of_these(">", ">=", "<", "<="))
     emission = {
-        "emit": draw(st.sampled_from(["on_crossing", "every"])),
-        "cooldown": draw(st.sampled_from(["0s", "3s"])),
+        "emit": draw(one_of_these("on_crossing", "every")),
+        "cooldown": draw(one_of_these("0s", "3s")),
     }
-    kind = draw(st.sampled_from(["velocity", "threshold", "formula"]))
+    kind = draw(one_of_these("velocity", "threshold", "formula"))
     if kind == "threshold":
         conditions = [
             {"field": "account", "operator": "==", "value": "a1"},
@@ -65,7 +66,7 @@ def lined_rules(draw: st.DrawFn) -> Body:
         ]
         return {**common, "rule_type": kind, "conditions": conditions}
     if kind == "velocity":
-        aggregate = draw(st.sampled_from(["count", "sum", "max", "avg"]))
+        aggregate = draw(one_of_these("count", "sum", "max", "avg"))
         body = {**common, **emission, "rule_type": kind, "group_by": "account", "window": "5s", "operator": operator}
         return {**body, "aggregation_type": aggregate, "aggregation_field": "amount", "aggregation_threshold": 2}
     figures = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from crossline.programs.registry import aggregates, declared, names
 from crossline.state.batch import Delta
 from crossline.state.panes import hit_buffers, store
 from crossline.state.panes.store import PaneState
+from drawing import one_of_these
 
 from .invariants import check
 from .naive import NaivePanes
@@ -26,12 +28,15 @@ COLUMNS = (("i", "int"), ("f", "float"), ("c", "code"))
 # Exact to so many digits, or within the declared error.
 NEARLY = [name for name, each in aggregates().items() if each.rounding]
 ALWAYS = -1e308
+PERHAPS_INT, PERHAPS_FLOAT = st.one_of(st.none(), INTS), st.one_of(st.none(), FLOATS)
 WHENS = ["f0 >= 2", "f0 > f1", "missing(f1) or f0 + x * 2 != 3"]
+
+THRESHOLDS = st.one_of(st.integers(-2, 5), st.sampled_from([0.5, -0.5, 1e16, 2**54 + 1, 10**30, -(10**30)]))
 
 
 @st.composite
 def plans(draw: Any) -> PaneSpacePlan:
-    resolution = draw(st.sampled_from([10, 25, 40]))
+    resolution = draw(one_of_these(10, 25, 40))
     cursors = draw(
         st.lists(
             st.builds(
@@ -54,17 +59,16 @@ def plans(draw: Any) -> PaneSpacePlan:
     for i in range(draw(st.integers(1, 10))):
         number = draw(st.integers(0, len(every) - 1))
         nearly = every[number].aggregate in NEARLY
-        threshold = st.one_of(st.integers(-2, 5), st.sampled_from([0.5, -0.5, 1e16, 2**54 + 1, 10**30, -(10**30)]))
         lines.append(
             line(
                 number,
                 ">" if nearly else draw(OPERATORS),
-                ALWAYS if nearly else draw(threshold),
+                ALWAYS if nearly else draw(THRESHOLDS),
                 rule_id=f"r{i}",
                 emit_every=draw(st.booleans()),
-                cooldown_ms=draw(st.sampled_from([0, 0, 25, 60])),
+                cooldown_ms=draw(one_of_these(0, 0, 25, 60)),
                 spans=draw(SPANS),
-                judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+                judge_lateness_ms=draw(one_of_these(None, None, 5)),
             )
         )
     exact = [each for each in every if each.aggregate not in NEARLY]
@@ -93,14 +97,15 @@ def _formulas(draw: Any, rule_id: str, every: tuple[AggregateSpec, ...], exact: 
             checked(draw(st.sampled_from(WHENS)), kinds, "verdict"),
             checked("f0 * 2 + coalesce(f1, x)", kinds, "value"),
         ),
-        rearm_ms=draw(st.sampled_from([10, 40, 80])),
+        rearm_ms=draw(one_of_these(10, 40, 80)),
         emit_every=draw(st.booleans()),
-        cooldown_ms=draw(st.sampled_from([0, 0, 25])),
+        cooldown_ms=draw(one_of_these(0, 0, 25)),
         spans=draw(SPANS),
-        judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+        judge_lateness_ms=draw(one_of_these(None, None, 5)),
     )
 
 
+@cache
 def _groups(cursors: int) -> st.SearchStrategy[AggregateSpec]:
     """Of every aggregate that is defined on panes, of the columns that it takes: an integer, a float, a code."""
     cursor = st.integers(0, cursors - 1)
@@ -125,19 +130,19 @@ def streams(draw: Any) -> list[list[Row]]:
     for size in draw(st.lists(st.integers(0, 12), min_size=1, max_size=8)):
         rows = []
         for _ in range(size):
-            now += draw(st.sampled_from([0, 0, 1, 3, 10, 30, 400]))
-            late = draw(st.sampled_from([0, 0, 0, 0, 2, 10, LATE_MAX]))
-            number += draw(st.sampled_from([1, 1, 1, 1, 0, -3]))
+            now += draw(one_of_these(0, 0, 1, 3, 10, 30, 400))
+            late = draw(one_of_these(0, 0, 0, 0, 2, 10, LATE_MAX))
+            number += draw(one_of_these(1, 1, 1, 1, 0, -3))
             rows.append(
                 Row(
-                    key=draw(st.sampled_from(["a", "a", "bb", "a longer key"])),
+                    key=draw(one_of_these("a", "a", "bb", "a longer key")),
                     id=f"n{number}",
                     clock=now - late,
                     values=(draw(INTS), draw(FLOATS), draw(st.integers(0, 5))),
-                    filters=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
+                    filters=draw(one_of_these((0, 1), (0, 1), (0,), (1,), ())),
                     ingest=now,
                     lateness=late,
-                    facts={"x": draw(st.one_of(st.none(), INTS)), "y": draw(st.one_of(st.none(), FLOATS)), "s": None},
+                    facts={"x": draw(PERHAPS_INT), "y": draw(PERHAPS_FLOAT), "s": None},
                 )
             )
         batches.append(rows)

@@ -10,6 +10,7 @@ from numba import config
 
 from crossline.plan.pattern_spaces import SequencePlan, StepPlan
 from crossline.state.patterns.store import PatternSpaceState
+from drawing import one_of_these
 
 from .naive import Row, batch_of, expanded, pattern, plain, plan_of
 
@@ -28,8 +29,8 @@ WITHIN = st.sampled_from([0, 3, 10, 100])
 def logs(draw: Any) -> list[Row]:
     now, rows = 0, []
     for number in range(draw(st.integers(0, 40))):
-        now += draw(st.sampled_from([0, 1, 1, 3, 10]))
-        entries = draw(st.sampled_from([(0,), (1,), (2,), (0, 1), (0, 1, 2), ()]))
+        now += draw(one_of_these(0, 1, 1, 3, 10))
+        entries = draw(one_of_these((0,), (1,), (2,), (0, 1), (0, 1, 2), ()))
         rows.append(Row("k", f"n{number}", now, (*entries, ANY)))
     return rows
 

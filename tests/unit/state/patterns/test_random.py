@@ -14,6 +14,7 @@ from crossline.basics import wire
 from crossline.plan.pattern_spaces import PatternSpacePlan, SequencePlan, StepPlan
 from crossline.state.batch import Delta
 from crossline.state.patterns.store import PatternSpaceState
+from drawing import one_of_these
 
 from .invariants import check
 from .naive import FOREVER, Naive, Row, batch_of, pattern, plain
@@ -40,13 +41,13 @@ def patterns(draw: Any) -> list[SequencePlan]:
             steps=tuple(
                 draw(st.lists(st.builds(StepPlan, entry, st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=3))
             ),
-            within=draw(st.sampled_from([0, 5, 30, 80])),
+            within=draw(one_of_these(0, 5, 30, 80)),
             until=draw(st.sampled_from([None, None, *NAMED])),
             strict=draw(st.sampled_from([None, None, 2, *NAMED])),
             spans=draw(SPANS),
-            judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
-            cooldown_ms=draw(st.sampled_from([0, 0, 10, 80])),
-            probes=draw(st.sampled_from([False, False, False, True])),
+            judge_lateness_ms=draw(one_of_these(None, None, 5)),
+            cooldown_ms=draw(one_of_these(0, 0, 10, 80)),
+            probes=draw(one_of_these(False, False, False, True)),
         )
         for number in range(draw(st.integers(1, 4)))
     ]
@@ -61,16 +62,16 @@ def streams(draw: Any) -> list[list[Row]]:
     batches, now, number, began = [], 0, 0, 0
     for size in draw(st.lists(st.integers(0, 25), min_size=3, max_size=7)):
         rows = []
-        now += draw(st.sampled_from([0, 0, 0, 0, 0, 0, 2**31, 2**33]))  # clocks in records are 32 bits, where these do
+        now += draw(one_of_these(0, 0, 0, 0, 0, 0, 2**31, 2**33))  # clocks in records are 32 bits, where these do
         for _ in range(size):
-            now += draw(st.sampled_from([0, 0, 1, 1, 2, 3, 10, 30]))
-            late = draw(st.sampled_from([0, 0, 0, 0, 2, 10, 20]))
+            now += draw(one_of_these(0, 0, 1, 1, 2, 3, 10, 30))
+            late = draw(one_of_these(0, 0, 0, 0, 2, 10, 20))
             if now - began > RETENTION_MS or draw(st.sampled_from([True] * 7 + [False])):
                 number, began = number + 1, now
             entries = draw(
                 st.sampled_from([(0,), (1,), (8,), (0, 2), (1, 2), (8, 2), (2,), (0, 1), (0, 8), (0, 1, 2, 8), ()])
             )
-            rows.append(Row(draw(st.sampled_from(["a", "a", "a", "bb"])), f"n{number}", now - late, entries, now, late))
+            rows.append(Row(draw(one_of_these("a", "a", "a", "bb")), f"n{number}", now - late, entries, now, late))
         batches.append(rows)
     return batches
 

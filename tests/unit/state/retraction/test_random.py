@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.state.windows.naive import Row, count_plan, line
 
 from crossline.state.batch import Delta
+from drawing import one_of_these
 
 from .invariants import check
 from .kit import placed, retraction
@@ -31,12 +32,12 @@ def batches(draw: Any) -> list[list[tuple[Row, bool]]]:
     for size in draw(st.lists(st.integers(0, 6), min_size=1, max_size=6)):
         rows = []
         for _ in range(size):
-            now += draw(st.sampled_from([0, 1, 5, 15]))
+            now += draw(one_of_these(0, 1, 5, 15))
             if came and draw(st.integers(0, 4)) == 0:
                 back = draw(st.sampled_from(came))
                 rows.append((Row(back.key, back.id, back.clock, ingest=now), draw(st.booleans())))
                 continue
-            late = draw(st.sampled_from([0, 0, 0, 2, 12, 30]))
+            late = draw(one_of_these(0, 0, 0, 2, 12, 30))
             row = Row(draw(st.sampled_from("ab")), f"n{len(came)}", now - late, ingest=now)
             came.append(row)
             rows.append((row, False))

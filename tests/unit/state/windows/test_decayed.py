@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, KeySpacePlan, WindowSpec
 from crossline.state.windows.store import KeySpaceState
+from drawing import one_of_these
 
 from .invariants import check
 from .naive import FOREVER, Naive, Row, batch_of, feature_values
@@ -78,14 +79,14 @@ def test_it_stays_right_over_many_half_lives() -> None:
 @st.composite
 def streams(draw: Any) -> list[list[Row]]:
     """Batches of rows of two keys; clocks go up with jitter, and ids sometimes come twice."""
-    batches, now, number = [], draw(st.sampled_from([0, -50_000, 1_767_225_600_000])), 0
+    batches, now, number = [], draw(one_of_these(0, -50_000, 1_767_225_600_000)), 0
     for _ in range(draw(st.integers(1, 4))):
         rows = []
         for _ in range(draw(st.integers(0, 12))):
-            now += draw(st.sampled_from([0, 1, 3, 20, 90]))
-            number += draw(st.sampled_from([0, 1, 1, 1, 1]))
-            clock = now - draw(st.sampled_from([0, 0, 0, 5, 60, 150]))
-            entries = draw(st.sampled_from([(0,), (0,), (1,), (0, 1), ()]))
+            now += draw(one_of_these(0, 1, 3, 20, 90))
+            number += draw(one_of_these(0, 1, 1, 1, 1))
+            clock = now - draw(one_of_these(0, 0, 0, 5, 60, 150))
+            entries = draw(one_of_these((0,), (0,), (1,), (0, 1), ()))
             rows.append(Row(draw(st.sampled_from("ab")), f"n{number}", clock, (draw(st.integers(-100, 100)),), entries))
         batches.append(rows)
     return batches
@@ -114,7 +115,7 @@ def test_it_is_the_twins(data: Any, batches: list[list[Row]], of: Any, delay_ms:
         for mine, theirs in zip(by_place, expected, strict=True):
             assert mine[3] == pytest.approx(theirs[3], rel=1e-12, abs=1e-12)
         deltas.append(state.delta(batch, hits))
-        match data.draw(st.sampled_from(["go on", "restart", "replan"])):
+        match data.draw(one_of_these("go on", "restart", "replan")):
             case "restart":
                 state = KeySpaceState(plan)
                 for delta in deltas:

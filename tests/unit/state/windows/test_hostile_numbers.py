@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.windows.store import Delta, KeySpaceState
+from drawing import one_of_these
 
 from .naive import Hit, Naive, Row, batch_of, line, plain
 
@@ -57,9 +58,9 @@ def streams(draw: Any) -> list[list[Row]]:
     for size in draw(st.lists(st.integers(0, 7), min_size=1, max_size=6)):
         rows = []
         for _ in range(size):
-            now += draw(st.sampled_from([0, 1, 3, 10]))
+            now += draw(one_of_these(0, 1, 3, 10))
             number += 1
-            late = draw(st.sampled_from([0, 0, 0, 5, 12]))
+            late = draw(one_of_these(0, 0, 0, 5, 12))
             rows.append(Row("k", f"n{number}", now - late, (draw(INTS), draw(FLOATS)), ingest=now, lateness=late))
         batches.append(rows)
     return batches

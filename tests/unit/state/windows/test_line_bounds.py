@@ -17,6 +17,7 @@ from crossline.state.windows.line_bounds import bounds_of, quiet_ranges
 from crossline.state.windows.program import MASKED_CLASSES
 from crossline.state.windows.store import KeySpaceState
 from crossline.state.windows.verdicts.figure_columns import FigureColumns
+from drawing import one_of_these
 
 from .naive import OPERATORS, Hit, Naive, Row, batch_of, count_plan, line, plain
 
@@ -84,9 +85,9 @@ def streams(draw: Any) -> list[list[Row]]:
     for size in draw(st.lists(st.integers(0, 9), min_size=1, max_size=5)):
         rows = []
         for _ in range(size):
-            now += draw(st.sampled_from([0, 1, 3, 10]))
+            now += draw(one_of_these(0, 1, 3, 10))
             number += 1
-            late = draw(st.sampled_from([0, 0, 0, 5, 12]))
+            late = draw(one_of_these(0, 0, 0, 5, 12))
             values = (draw(VALUES), draw(VALUES) / 2)
             rows.append(Row(draw(st.sampled_from("kkl")), f"n{number}", now - late, values, ingest=now, lateness=late))
         batches.append(rows)

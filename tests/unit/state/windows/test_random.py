@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from crossline.programs.program import FormulaPredicate
 from crossline.programs.registry import declared, names
 from crossline.state.windows import store
 from crossline.state.windows.store import Delta, KeySpaceState
+from drawing import one_of_these
 
 from .by_steps import by_steps
 from .invariants import check as check_state
@@ -31,28 +33,30 @@ FLOATS = st.one_of(
     st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: round(x, 2)),
 )
 INTS = st.one_of(st.integers(-3, 3), st.integers(-(2**55), 2**55))
+PERHAPS_INT, PERHAPS_FLOAT = st.one_of(st.none(), INTS), st.one_of(st.none(), FLOATS)
 SPANS = st.sampled_from(
     [(FOREVER,), (FOREVER,), ((40, FOREVER[1]),), ((FOREVER[0], 120),), ((40, 120),), ((FOREVER[0], 40), (80, 120))]
 )
 OPERATORS = st.sampled_from(["==", "!=", ">", ">=", "<", "<="])
 
+THRESHOLDS = st.one_of(st.integers(-2, 5), st.sampled_from([0.5, 1.5, -0.5, 1e16, 2**54 + 1]))
+CURSORS = st.lists(
+    st.builds(
+        WindowSpec,
+        st.integers(0, 1),
+        st.integers(1, 8).map(lambda x: x * 10),
+        *[st.booleans()] * 3,
+        st.sampled_from([0, 0, 0, 15, 40]),
+    ),
+    min_size=1,
+    max_size=3,
+    unique=True,
+)
+
 
 @st.composite
 def plans(draw: Any) -> KeySpacePlan:
-    cursors = draw(
-        st.lists(
-            st.builds(
-                WindowSpec,
-                st.integers(0, 1),
-                st.integers(1, 8).map(lambda x: x * 10),
-                *[st.booleans()] * 3,
-                st.sampled_from([0, 0, 0, 15, 40]),
-            ),
-            min_size=1,
-            max_size=3,
-            unique=True,
-        )
-    )
+    cursors = draw(CURSORS)
     if draw(st.booleans()):  # windows with and without the record share their run
         cursors = list(
             dict.fromkeys(
@@ -65,12 +69,12 @@ def plans(draw: Any) -> KeySpacePlan:
         line(
             draw(st.integers(0, len(groups) - 1)),
             draw(OPERATORS),
-            draw(st.one_of(st.integers(-2, 5), st.sampled_from([0.5, 1.5, -0.5, 1e16, 2**54 + 1]))),
+            draw(THRESHOLDS),
             rule_id=f"r{i}",
             emit_every=draw(st.booleans()),
-            cooldown_ms=draw(st.sampled_from([0, 0, 25, 60])),
+            cooldown_ms=draw(one_of_these(0, 0, 25, 60)),
             spans=draw(SPANS),
-            judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+            judge_lateness_ms=draw(one_of_these(None, None, 5)),
         )
         for i in range(count)
     )
@@ -87,7 +91,7 @@ def plans(draw: Any) -> KeySpacePlan:
 def _feature_queries(draw: Any, groups: list[AggregateSpec], counts: list[int]) -> FeatureQueryPlan:
     read = [(name, draw(st.integers(0, len(groups) - 1))) for name in ("f0", "f1")]
     figures = tuple((name, number, counts[groups[number].window]) for name, number in read)
-    late = draw(st.sampled_from([None, None, 5]))
+    late = draw(one_of_these(None, None, 5))
     return FeatureQueryPlan("features", 1, draw(st.integers(0, 1)), figures, (), draw(SPANS), late)
 
 
@@ -111,11 +115,11 @@ def _formulas(draw: Any, rule_id: str, groups: list[AggregateSpec], counts: list
             checked(when, kinds, "verdict"),
             checked(value, kinds, "value") if value else None,
         ),
-        rearm_ms=draw(st.sampled_from([10, 40, 80])),
+        rearm_ms=draw(one_of_these(10, 40, 80)),
         emit_every=draw(st.booleans()),
-        cooldown_ms=draw(st.sampled_from([0, 0, 25])),
+        cooldown_ms=draw(one_of_these(0, 0, 25)),
         spans=draw(SPANS),
-        judge_lateness_ms=draw(st.sampled_from([None, None, 5])),
+        judge_lateness_ms=draw(one_of_these(None, None, 5)),
     )
 
 
@@ -130,6 +134,7 @@ def _kind(group: AggregateSpec) -> FieldKind:
     return aggregate.kind("number" if group.column == 1 and not aggregate.of_records else "integer")
 
 
+@cache
 def _groups(cursors: int) -> st.SearchStrategy[AggregateSpec]:
     """Of every aggregate that is defined on windows, of the columns that it takes: an integer, a float, a code."""
     cursor = st.integers(0, cursors - 1)
@@ -155,25 +160,25 @@ def streams(draw: Any) -> list[list[Row]]:
     batches, now, number, began = [], 0, 0, 0
     for size in draw(st.lists(st.integers(0, 12), min_size=1, max_size=7)):
         rows = []
-        now += draw(st.sampled_from([0, 0, 0, 0, 0, 0, 2**31, 2**33]))  # clocks in records are 32 bits, where these do
+        now += draw(one_of_these(0, 0, 0, 0, 0, 0, 2**31, 2**33))  # clocks in records are 32 bits, where these do
         for _ in range(size):
-            now += draw(st.sampled_from([0, 0, 1, 3, 10, 30]))
-            late = draw(st.sampled_from([0, 0, 0, 0, 2, 10, 20]))
+            now += draw(one_of_these(0, 0, 1, 3, 10, 30))
+            late = draw(one_of_these(0, 0, 0, 0, 2, 10, 20))
             if now - began > RETENTION_MS or draw(st.sampled_from([True] * 7 + [False])):
                 number, began = number + 1, now
             rows.append(
                 Row(
-                    key=draw(st.sampled_from(["a", "a", "bb"])),
+                    key=draw(one_of_these("a", "a", "bb")),
                     id=f"n{number}",
                     clock=now - late,
                     values=(draw(INTS), draw(FLOATS), draw(st.integers(0, 2))),
-                    filters=draw(st.sampled_from([(0, 1), (0, 1), (0,), (1,), ()])),
+                    filters=draw(one_of_these((0, 1), (0, 1), (0,), (1,), ())),
                     ingest=now,
                     lateness=late,
                     facts={
-                        "x": draw(st.one_of(st.none(), INTS)),
-                        "y": draw(st.one_of(st.none(), FLOATS)),
-                        "s": draw(st.sampled_from([None, "a", "b"])),
+                        "x": draw(PERHAPS_INT),
+                        "y": draw(PERHAPS_FLOAT),
+                        "s": draw(one_of_these(None, "a", "b")),
                     },
                 )
             )
