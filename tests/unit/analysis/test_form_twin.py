@@ -16,6 +16,7 @@ from crossline.analysis.forms.form_writer import with_form
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.rules.registry import rule_types
+from drawing import one_of_these
 
 NAMES = st.sampled_from(
     ["a", "b.c", "d/e", "~", "+", "0", "remove", "up", "~3join", "join", "é", "x: y", "#z", "-", "no"]
@@ -215,7 +216,7 @@ def test_a_value_that_is_set_is_the_twins_and_nothing_else_is_touched(
     elif field.kind == "value":
         value, meant = data.draw(st.sampled_from([("7", 7), ("[x, y]", ["x", "y"]), ("true", True), ("w", "w")]))
     else:
-        value = meant = data.draw(st.sampled_from(["n: m", "p", "0742", "- q", "{r}"]))
+        value = meant = data.draw(one_of_these("n: m", "p", "0742", "- q", "{r}"))
         if field.kind == "names":
             value, meant = data.draw(st.sampled_from([("k", "k"), ("k, l", ["k", "l"])]))
     if field.name.endswith(("/function", "/of")) and field.name.startswith("figures/"):
@@ -266,7 +267,7 @@ def test_what_is_added_is_the_twins_and_nothing_goes(body: Any, seed: int, data:
     expected = copy.deepcopy(body)
     keys = [name.rpartition("/")[2] for name in names]
     if "operator" in keys:
-        join = data.draw(st.sampled_from(["", "all", "any", "not"]))
+        join = data.draw(one_of_these("", "all", "any", "not"))
         changes = {
             f"{prefix}/field": "f: g",
             f"{prefix}/value": "[1, no]",

@@ -18,6 +18,7 @@ from crossline.lake.replays.replay_input import LakeBatches, LakeInput
 from crossline.lake.tables.lake_table import LakeTable
 from crossline.lake.tables.table_layouts import records_layout
 from crossline.lake.writing.log_clocks import LogClocks
+from drawing import one_of_these
 from unit.lake.lake_kit import CHECKPOINT, START_MS, SpooledPipeline
 
 START, END = 1_000, 5_000_000_000_000
@@ -32,9 +33,9 @@ def logs(draw: st.DrawFn, stream: str) -> list[Row]:
     reached = START
     for number in range(draw(st.integers(0, 5))):
         reached = reached if files else START
-        position = draw(st.sampled_from([0, 10**12]))
+        position = draw(one_of_these(0, 10**12))
         for _ in range(draw(st.integers(0, 30))):
-            position += draw(st.sampled_from([1, 1, 1, 5, 1_000]))
+            position += draw(one_of_these(1, 1, 1, 5, 1_000))
             reached += draw(st.sampled_from([0, 0, 0, 1, 70, 4_000_000_000_000 // 40]))
             rows.append((reached, f"{stream}-{number}", number if files else None, position))
     return rows

@@ -13,6 +13,7 @@ from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.events import RuleEvent
 from crossline.rule_registry.log_file import read_log
 from crossline.rules.ruleset import RuleSet
+from drawing import one_of_these
 
 from .harness import STREAMS, Harness, rule
 
@@ -23,9 +24,9 @@ TIMES_MS = range(40)
 
 @st.composite
 def written_rules(draw: st.DrawFn) -> str:
-    more: dict[str, Any] = {"amount": draw(st.sampled_from([1, 1, 1, 2]))}
+    more: dict[str, Any] = {"amount": draw(one_of_these(1, 1, 1, 2))}
     if draw(st.booleans()):
-        more["status"] = draw(st.sampled_from(["draft", "shadow", "active", "paused", "retired"]))
+        more["status"] = draw(one_of_these("draft", "shadow", "active", "paused", "retired"))
     if draw(st.integers(0, 3)) == 0:
         more["effective_from"] = draw(st.integers(1, 35))
     return rule(draw(st.sampled_from(RULE_IDS)), draw(st.integers(1, 4)), **more)

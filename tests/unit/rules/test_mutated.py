@@ -12,6 +12,7 @@ from crossline.basics.texts.problems import RefusedError
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.settings.config import load_pipeline
+from drawing import one_of_these
 
 from .rulekit import THRESHOLD, VELOCITY, streams
 
@@ -108,7 +109,7 @@ def mutated(draw: st.DrawFn, base: Any) -> str:
         inside = data
         for step in place[:-1]:
             inside = inside[step]
-        match draw(st.sampled_from(["replace", "replace", "replace", "drop", "twice", "rename"])):
+        match draw(one_of_these("replace", "replace", "replace", "drop", "twice", "rename")):
             case "replace":
                 tokens.append(draw(st.sampled_from(TOKENS)))
                 inside[place[-1]] = f"@{len(tokens) - 1}@"
@@ -117,7 +118,7 @@ def mutated(draw: st.DrawFn, base: Any) -> str:
             case "twice":
                 inside[place[-1]] = [inside[place[-1]], inside[place[-1]]]
             case _ if isinstance(inside, dict):
-                inside[draw(st.sampled_from(["x", "", "0", "\0", "a.b", "..", "операция"]))] = inside.pop(place[-1])
+                inside[draw(one_of_these("x", "", "0", "\0", "a.b", "..", "операция"))] = inside.pop(place[-1])
             case _:
                 pass
         if len(places(data)) < 2:
