@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+# Each module is read once, not in each process that gets some of these.
+pytestmark = pytest.mark.xdist_group("imports")
+
 PACKAGE = Path(__file__).parents[2] / "src" / "crossline"
 # The rooms of the house, in the order in which they may use each other: each imports only those before it, lazy imports
 # counted. What computes comes first (the table in ARCHITECTURE.md).
