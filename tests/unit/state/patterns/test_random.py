@@ -26,6 +26,8 @@ NAMED = (0, 1, 8)  # by patterns
 SPANS = st.sampled_from(
     [(FOREVER,), (FOREVER,), ((40, FOREVER[1]),), ((FOREVER[0], 120),), ((40, 120),), ((FOREVER[0], 40), (80, 120))]
 )
+STEPS = st.lists(st.builds(StepPlan, st.sampled_from(NAMED), st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=3)
+ENTRIES = st.sampled_from([(0,), (1,), (8,), (0, 2), (1, 2), (8, 2), (2,), (0, 1), (0, 8), (0, 1, 2, 8), ()])
 SLOW = settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -34,16 +36,13 @@ SLOW = settings(
 @st.composite
 def patterns(draw: Any) -> list[SequencePlan]:
     """One to four, which hold on to matches for different times."""
-    entry = st.sampled_from(NAMED)
     return [
         pattern(
             rule_id=f"r{number}",
-            steps=tuple(
-                draw(st.lists(st.builds(StepPlan, entry, st.sampled_from([1, 1, 1, 2, 3])), min_size=1, max_size=3))
-            ),
+            steps=tuple(draw(STEPS)),
             within=draw(one_of_these(0, 5, 30, 80)),
-            until=draw(st.sampled_from([None, None, *NAMED])),
-            strict=draw(st.sampled_from([None, None, 2, *NAMED])),
+            until=draw(one_of_these(None, None, *NAMED)),
+            strict=draw(one_of_these(None, None, 2, *NAMED)),
             spans=draw(SPANS),
             judge_lateness_ms=draw(one_of_these(None, None, 5)),
             cooldown_ms=draw(one_of_these(0, 0, 10, 80)),
@@ -66,11 +65,9 @@ def streams(draw: Any) -> list[list[Row]]:
         for _ in range(size):
             now += draw(one_of_these(0, 0, 1, 1, 2, 3, 10, 30))
             late = draw(one_of_these(0, 0, 0, 0, 2, 10, 20))
-            if now - began > RETENTION_MS or draw(st.sampled_from([True] * 7 + [False])):
+            if now - began > RETENTION_MS or draw(one_of_these(*[True] * 7, False)):
                 number, began = number + 1, now
-            entries = draw(
-                st.sampled_from([(0,), (1,), (8,), (0, 2), (1, 2), (8, 2), (2,), (0, 1), (0, 8), (0, 1, 2, 8), ()])
-            )
+            entries = draw(ENTRIES)
             rows.append(Row(draw(one_of_these("a", "a", "a", "bb")), f"n{number}", now - late, entries, now, late))
         batches.append(rows)
     return batches

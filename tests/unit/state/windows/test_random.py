@@ -164,7 +164,7 @@ def streams(draw: Any) -> list[list[Row]]:
         for _ in range(size):
             now += draw(one_of_these(0, 0, 1, 3, 10, 30))
             late = draw(one_of_these(0, 0, 0, 0, 2, 10, 20))
-            if now - began > RETENTION_MS or draw(st.sampled_from([True] * 7 + [False])):
+            if now - began > RETENTION_MS or draw(one_of_these(*[True] * 7, False)):
                 number, began = number + 1, now
             rows.append(
                 Row(
