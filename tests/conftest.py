@@ -8,12 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-
-from rewriting import collected_files, rewrite_share
 
 if TYPE_CHECKING:
     from dev.services.broker import LocalBroker
@@ -29,7 +27,7 @@ pytest.register_assert_rewrite(
     *("decoded_values", "formula", "panes", "patterns", "rule_registry", "rules", "windows"),
 )
 # Each process of pytest-xdist collects all tests, and rewriting their asserts is most of that: what one has compiled,
-# others load (``rewriting.py``), whatever images say of bytecode.
+# others load, whatever images say of bytecode.
 sys.dont_write_bytecode = False
 # pytest-xdist gives its processes the width of a terminal that they do not have.
 os.environ.pop("COLUMNS", None)
@@ -119,14 +117,6 @@ GROUPS = {
     "wheel": "wheel",
     "built_site": "built_site",
 }
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """A process of pytest-xdist begins with its share of what all of them are about to load."""
-    worker: dict[str, Any] | None = getattr(session.config, "workerinput", None)
-    if worker is not None:
-        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-        rewrite_share(session.config, collected_files(session.config)[number::count])
 
 
 @pytest.hookimpl(tryfirst=True)
