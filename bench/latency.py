@@ -189,6 +189,7 @@ def measure(
     which: str = "kafka",
     *,
     avro: bool = False,
+    behind: Sequence[str] = (),
 ) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any], list[str]]:
     """Run the phases until one is not kept up with; those run, the alerts, the pipeline's own figures, and remarks."""
     with ExitStack() as stack:
@@ -197,7 +198,7 @@ def measure(
         registry = stack.enter_context(LocalRegistry()).url if avro else None
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
-        given = stack.enter_context(sink_setup(broker, which))
+        given = stack.enter_context(sink_setup(broker, which, behind))
         pipeline = write(folder / "pipeline", broker, given, registry, **engine)
         bench = Bench(folder, broker.brokers, registry)
         received, figures = folder / "received.jsonl", folder / "figures.json"
@@ -323,6 +324,7 @@ def main() -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
     parser.add_argument("--sinks", choices=["kafka", "redis", "all"], default="kafka", help="sinks of the alerts")
+    parser.add_argument("--behind", default="", help="kinds of sinks, with a comma between, that no batch waits for")
     parser.add_argument("--avro", action="store_true", help="send records as Avro; needs the files of the registry")
     parser.add_argument("--quick", action="store_true", help="only 2,000 records/s, 20 s after a warm-up of 30 s")
     options = parser.parse_args()
@@ -333,6 +335,7 @@ def main() -> None:
         f"Kafka to an alert read by a consumer, R5, open loop, trigger {options.trigger}, all on this machine"
         + (", each batch a job of Spark's" if options.in_process == "never" else "")
         + (", all sinks" if options.sinks == "all" else "")
+        + (f" ({options.behind} behind)" if options.behind else "")
         + (", Avro" if options.avro else ""),
     )
     phases, alerts, figures, remarks = measure(
@@ -341,6 +344,7 @@ def main() -> None:
         options.set,
         options.sinks,
         avro=options.avro,
+        behind=options.behind.split(","),
     )
     for phase in phases:
         add_row(report, phase, alerts)

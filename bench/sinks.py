@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -50,8 +50,11 @@ class SinkSetup:
 
 
 @contextmanager
-def sink_setup(broker: LocalBroker, which: str) -> Iterator[SinkSetup]:
-    """``which`` is ``kafka``: alerts to a topic. ``redis``: to Redis too. ``all``: to PostgreSQL too, and decisions."""
+def sink_setup(broker: LocalBroker, which: str, behind: Sequence[str] = ()) -> Iterator[SinkSetup]:
+    """``which`` is ``kafka``: alerts to a topic. ``redis``: to Redis too. ``all``: to PostgreSQL too, and decisions.
+
+    ``behind``: kinds of sinks that no batch waits for.
+    """
     kafka = {"kind": "kafka", "brokers": broker.brokers, "topic": "alerts"}
     with ExitStack() as stack:
         found = SinkSetup([kafka])
@@ -70,6 +73,8 @@ def sink_setup(broker: LocalBroker, which: str) -> Iterator[SinkSetup]:
             (found.watch_port,) = free_ports()
             watch = {"listen": f"{HOST}:{found.watch_port}"}
             found.settings = {"policy": "policy.yaml", "decisions": {"sink_topic": "decisions"}, "watch": watch}
+        for each in found.sinks:
+            each |= {"behind": True} if each["kind"] in behind else {}
         yield found
 
 

@@ -1,4 +1,4 @@
-"""Small batches of topics that follow one of Spark's, planned by the driver.
+"""Batches of topics that follow one of Spark's, planned by the driver.
 
 Between two batches Spark looks up the newest offsets, plans a query, describes it, notes what it did: 10 to 20 ms, and
 a third of the processor time of a small batch. The process of the in-process runner knows which records it has in

@@ -42,6 +42,9 @@ from crossline.runtime.work.totals import AHEAD, IN_PROCESS, RAN, STAGES, STORED
 # One process reads, takes in and has judged 150,000 records a second, which Spark's tasks do on two processors; where
 # there are more, they are the quicker ones from some size on.
 IN_PROCESS_RECORDS = 100_000 if processors() > 2 else sys.maxsize
+# Up to here the driver plans the next batch: planning by Spark takes 50 ms, while records wait already. The process
+# that has the records in memory holds no more than this, and a message of the client takes about a kilobyte.
+SERIES_RECORDS = 32_000
 
 
 class Batches:
@@ -197,11 +200,11 @@ class Batches:
         self.way = outcome.figures[RAN] = way
         return outcome
 
-    def small_max(self) -> tuple[int, dict[str, int]]:
-        """The most records of a small batch now, and of those of each stream of topics."""
-        most, share = (ONE_TASK_RECORDS, 1.0) if self.rate is None else (self.rate.records, self.rate.share)
+    def series_max(self) -> tuple[int, dict[str, int]]:
+        """The most records of a batch that the driver plans, and of those of each stream of topics."""
+        most, share = (SERIES_RECORDS, 1.0) if self.rate is None else (self.rate.records, self.rate.share)
         of_topics = ((each.stream, each.records_max) for each in self._sources if each.records_max is not None)
-        return min(ONE_TASK_RECORDS, most), {stream: max(1, round(mine * share)) for stream, mine in of_topics}
+        return min(SERIES_RECORDS, most), {stream: max(1, round(mine * share)) for stream, mine in of_topics}
 
     def close(self) -> None:
         """Let go of what runs batches."""

@@ -181,7 +181,7 @@ class Pipeline:
             runner,
             self._stopping,
             self._batch,
-            self._batches.small_max,
+            self._batches.series_max,
         )
 
     def _waited(self, wait: Callable[[StreamingQuery], None]) -> None:
