@@ -324,7 +324,7 @@ def main() -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark, to compare"
     )
     parser.add_argument("--sinks", choices=["kafka", "redis", "all"], default="kafka", help="sinks of the alerts")
-    parser.add_argument("--behind", default="", help="kinds of sinks, with a comma between, that no batch waits for")
+    parser.add_argument("--behind", default="", help="kinds of sinks that no batch waits for, separated by commas")
     parser.add_argument("--avro", action="store_true", help="send records as Avro; needs the files of the registry")
     parser.add_argument("--quick", action="store_true", help="only 2,000 records/s, 20 s after a warm-up of 30 s")
     options = parser.parse_args()

@@ -73,8 +73,9 @@ def sink_setup(broker: LocalBroker, which: str, behind: Sequence[str] = ()) -> I
             (found.watch_port,) = free_ports()
             watch = {"listen": f"{HOST}:{found.watch_port}"}
             found.settings = {"policy": "policy.yaml", "decisions": {"sink_topic": "decisions"}, "watch": watch}
-        for each in found.sinks:
-            each |= {"behind": True} if each["kind"] in behind else {}
+        for sink in found.sinks:
+            if sink["kind"] in behind:
+                sink["behind"] = True
         yield found
 
 
