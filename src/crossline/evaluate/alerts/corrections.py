@@ -10,7 +10,7 @@ import numpy as np
 
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.hit_rows import hit_rows, late_context_hit
-from crossline.evaluate.alerts.hits import Correction, Hit, JudgedRows, Trigger, emission_order
+from crossline.evaluate.alerts.hits import Hit, JudgedRows, Trigger, emission_order, quick_correction
 from crossline.ingest.route.plan_inputs import CAUSE
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Bools, Cause, Hits, ReplayedRows
@@ -120,9 +120,12 @@ class _Corrections:
         outcome = np.where(~caused & replayed.fresh[rows], _PLAIN, _NONE)
         known = before >= 0
         one, other = made.of[standing.at[before]], made.of[standing.at]
-        differ = np.flatnonzero(known & (one != other))
-        pairs = zip(one[differ].tolist(), other[differ].tolist(), strict=True)
-        outcome[differ[[not made.same_alert(*pair) for pair in pairs]]] = _AMENDED
+        counts = np.append(replayed.hits.count, np.ones(len(replayed.met), np.int64))
+        others = known & (counts[standing.at[before]] != counts[standing.at])
+        alike = np.flatnonzero(known & (one != other) & ~others)
+        pairs = zip(one[alike].tolist(), other[alike].tolist(), strict=True)
+        others[alike] = [not made.same_alert(*pair) for pair in pairs]
+        outcome[others] = _AMENDED
         anew = caused & ~known
         emitted = standing.stood_earlier(np.cumsum(replayed.begins)) | replayed.emitted_before[standing.at]
         outcome[anew] = np.where(emitted[anew], _REINSTATED, _CAUSED)
@@ -145,11 +148,11 @@ class _Corrections:
             trigger = None if is_own_ and outcome != _RETRACTED else triggers[replay]
             correction = None
             if outcome == _AMENDED:
-                correction = Correction("amended", cause.record_id, made.hit(former))
+                correction = quick_correction("amended", cause.record_id, made.hit(former))
             elif outcome == _REINSTATED:
-                correction = Correction("reinstated", cause.record_id, None)
+                correction = quick_correction("reinstated", cause.record_id, None)
             elif outcome == _RETRACTED:
-                correction = Correction("retracted", cause.record_id, made.hit(number))
+                correction = quick_correction("retracted", cause.record_id, made.hit(number))
             yield made.corrected(number, trigger, correction)
 
 

@@ -100,6 +100,7 @@ class Hit:
 
 # As ``Hit``, but the version has to be that of the key.
 quick_hit = maker_of(Hit)
+quick_correction = maker_of(Correction)
 
 
 def emission_order(hit: Hit) -> tuple[Any, ...]:
