@@ -4,13 +4,14 @@
 a second, one in ten (or ``--late``) up to 2 s late, through decoding, routing and one shard. Only the judging of the
 shard is timed, in processor seconds of this process, and only once the window is full. Beside each case stand the same
 rules under ``evaluate``. ``--decides``: as for a policy, which is told where rules hold. ``--profile`` prints where the
-time goes.
+time goes. Garbage is looked for as seldom as by the workers of a pipeline.
 """
 
 from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import json
 import pstats
 import time
@@ -34,6 +35,7 @@ from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
+from crossline.runtime.machine.garbage import collect_seldom
 
 START_MS, RATE, LATE_MS = 1_700_000_000_000, 1_000, 2_000
 KINDS = ("card", "cash", "web", "transfer", "wallet")
@@ -197,6 +199,8 @@ def main() -> None:
     parser.add_argument("--decides", action="store_true", help="as for a policy")
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
     options = parser.parse_args()
+    collect_seldom()
+    gc.freeze()
     report = Report("retraction", "Judging again: one key of 1,000 records/s, some up to 2 s late")
     for case, share in product(CASES, options.late or [0.1]):
         if options.only and case.name not in options.only:

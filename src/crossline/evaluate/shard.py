@@ -12,6 +12,7 @@ from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.absence_hits import due_hits, origins_of
 from crossline.evaluate.alerts.corrections import replayed_hits, with_triggers
+from crossline.evaluate.alerts.hit_rows import window_hits
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
@@ -280,7 +281,7 @@ def _judge_store(
     judged = JudgedRows(plan, store_plan, batch, rows, chunks)
     hits = _judge_rows(judged, store, given.logs, output, decides=given.decides)
     meter.rows(store_plan, batch.filters)
-    found = list(judged.window_hits(hits)) if len(hits) else []
+    found = list(window_hits(judged, hits)) if len(hits) else []
     if given.decides and not reevaluates:
         last_alerts = state.last_alerts.setdefault(store_plan.state_store.name, LastAlerts())
         output.add_suppressed(*suppressions_of(judged, hits, found, last_alerts, given.causes, given.logs))

@@ -30,5 +30,11 @@ def evidence_ids(hits: Hits, which: I64) -> list[list[str]]:
     some = np.append(of, 0)
     low, high = some[first], some[end - 1] + 1
     slices = (end > first) & (high - low == end - first)
-    rows = zip(*(each.tolist() for each in (first, end, low, high, slices)), strict=True)
-    return [ids[c:d] if is_slice else [ids[i] for i in of[a:b].tolist()] for a, b, c, d, is_slice in rows]
+    # The others are gathered together, and are slices of what was.
+    lengths = np.where(slices, 0, end - first)
+    until = np.cumsum(lengths)
+    gathered = np.repeat(first - until + lengths, lengths) + np.arange(lengths.sum())
+    others: list[str] = np.array(ids, np.object_)[of[gathered]].tolist()
+    low, high = np.where(slices, low, until - lengths), np.where(slices, high, until)
+    rows = zip(low.tolist(), high.tolist(), slices.tolist(), strict=True)
+    return [ids[a:b] if is_slice else others[a:b] for a, b, is_slice in rows]

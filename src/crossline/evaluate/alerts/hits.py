@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -15,16 +15,12 @@ from crossline.basics.frozen import maker_of
 from crossline.basics.streams.clocks import EVENT
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays
-from crossline.evaluate.alerts.hit_columns import evidence_ids, values_of
 from crossline.evaluate.alerts.origins import Place, origin_of, record_and_alert_of, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
-from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
-from crossline.plan.spaces import ComparisonPlan, FormulaPlan
 from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
-from crossline.state.batch import Cause, FigureRead, Hits, KeyedBatch, LateContextHit
-from crossline.state.windows.verdicts.single_record import context_window
+from crossline.state.batch import Cause, FigureRead, KeyedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +100,7 @@ class Hit:
 
 # As ``Hit``, but the version has to be that of the key.
 quick_hit = maker_of(Hit)
+quick_correction = maker_of(Correction)
 
 
 def emission_order(hit: Hit) -> tuple[Any, ...]:
@@ -124,16 +121,6 @@ def once(hits: Iterable[Hit]) -> Iterable[Hit]:
     return found.values()
 
 
-class _RowRead(NamedTuple):
-    """What a hit says of the record of its row."""
-
-    place: Place
-    record_id: str
-    event_ms: int
-    ingest_ms: int
-    reached_ms: int
-
-
 @dataclass(slots=True)
 class JudgedRows:
     """A store's part of a batch, judged: its rows in ingest order; ``chunks``: log, sequence, partition of each."""
@@ -144,75 +131,6 @@ class JudgedRows:
     rows: Arrays
     chunks: Sequence[tuple[str, int, str]]
     _keys: dict[int, dict[str, KeyValue]] = field(default_factory=dict)
-
-    def window_hits(self, hits: Hits) -> Sequence[Hit]:
-        """The kernel's hits, in its order; of those that are known to be the same one object."""
-        lines = [_PredicateOf(self, number, line) for number, line in enumerate(self.store_plan.plan.judging)]
-        which = np.arange(len(hits))
-        if hits.same is not None:
-            which = np.flatnonzero(hits.same == which)
-        columns = (hits.line, hits.row, hits.count, hits.window_start_ms, hits.window_end_ms)
-        numbers = zip(which.tolist(), *(each[which].tolist() for each in columns), strict=True)
-        given = zip(numbers, self._read(hits.row[which].astype(np.int64)), values_of(hits, which), strict=True)
-        found = list[Hit]()
-        for ((i, number, row, count, start_ms, end_ms), at, value), ids in zip(
-            given, evidence_ids(hits, which), strict=True
-        ):
-            line, read, key = lines[number], hits.formula_reads.get(i), self.key_of(row)
-            record_ids, alerts = rests_on(self.plan, ids)
-            hit = quick_hit(
-                version=line.version(at.ingest_ms).of_key(key),
-                place=at.place,
-                key=key,
-                record_id=at.record_id,
-                event_ms=at.event_ms,
-                ingest_ms=at.ingest_ms,
-                value=read.value if read else value,
-                count=count,
-                window_start_ms=start_ms,
-                window_end_ms=end_ms,
-                record_ids=record_ids,
-                fields=read.fields if read else {},
-                records=line.records(hits, record_ids, i) if line.lists else None,
-                figures=read.figures if read else None,
-                shows=read.shows if read else {},
-                rests_on=alerts,
-                carried={name: self.batch.facts[name][row].as_py() for name in line.carried} if line.carried else {},
-                reached_ms=at.reached_ms,
-            )
-            found.append(line.of_record(hit, self.batch.facts, row) if line.alone else hit)
-        return found if hits.same is None else [found[i] for i in np.searchsorted(which, hits.same).tolist()]
-
-    def late_context_hit(self, met: LateContextHit) -> Hit:
-        """The hit at a record whose context came after it."""
-        number, row, read = met.line, met.row, met.read
-        kernel, line = self.store_plan.plan.windowed, dict(self.store_plan.plan.waiting)[number]
-        assert kernel is not None  # noqa: S101 - others wait for nothing
-        of, ingest_ms = _PredicateOf(self, number, line), int(self.batch.ingest_ms[row])
-        start_ms, end_ms = context_window(kernel, line).span_ms(int(self.batch.clock_ms[row]))
-        record_ids, alerts = rests_on(self.plan, [self._id(met.other)])
-        known_ms = self.reached_ms(met.other)
-        return Hit(
-            version=of.version(ingest_ms),
-            place=self.place(row),
-            key=self.key_of(row),
-            record_id=self.record_id(row),
-            event_ms=self.event_ms(row),
-            ingest_ms=ingest_ms,
-            value=read.value,
-            count=1,
-            window_start_ms=start_ms,
-            window_end_ms=end_ms,
-            record_ids=record_ids,
-            fields=read.fields,
-            records=None,
-            figures=read.figures,
-            shows=read.shows,
-            rests_on=alerts,
-            carried={name: self.batch.facts[name][row].as_py() for name in of.carried},
-            reached_ms=known_ms,
-            known_ms=known_ms,
-        )
 
     def stateless_hits(self, duplicates: np.ndarray[Any, Any]) -> Iterator[Hit]:
         """Of the rules that look at the record alone, at records that are no duplicates."""
@@ -239,7 +157,7 @@ class JudgedRows:
         start, end = self.rows["figure_offsets"][row], self.rows["figure_offsets"][row + 1]
         fields = orjson.loads(self.rows["figure_bytes"][start:end].tobytes())
         record_id = self.record_id(row)
-        _, alerts = rests_on(self.plan, [self._id(row)])
+        _, alerts = rests_on(self.plan, [self.id_of(row)])
         carried = self.plan.carried.get(rule.version.rule.rule_id, ())
         return Hit(
             version=rule.version,
@@ -277,24 +195,26 @@ class JudgedRows:
         """The highest ingest time that the log of ``row`` had reached by it."""
         return int(self.rows["reached"][row]) if "reached" in self.rows else int(self.batch.ingest_ms[row])
 
-    def _read(self, rows: I64) -> Iterator[_RowRead]:
-        """What hits say of the records of ``rows``; read for all together, since a batch may have very many."""
-        batch, chunks = self.batch, [self._chunk(each) for each in self.chunks]
-        events_ms, ingest_ms = self.events_ms(rows).tolist(), batch.ingest_ms[rows].tolist()
-        reached_ms = self.rows["reached"][rows].tolist() if "reached" in self.rows else ingest_ms
-        starts, ends = batch.id_offsets[rows].tolist(), batch.id_offsets[rows + 1].tolist()
-        ids, reports = batch.id_bytes.tobytes(), self.plan.reports
-        where = (self.rows[name][rows].tolist() for name in ("place_ms", "offsets", "chunk"))
-        for i, (place_ms, offset, number) in enumerate(zip(*where, strict=True)):
-            stream, log, sequence, partition = chunks[number]
-            known = ids[starts[i] : ends[i]].decode()
-            yield _RowRead(
-                place=(place_ms, stream, log, sequence, offset, partition),
-                record_id=known if reports else record_and_alert_of(self.plan, known)[0],
-                event_ms=events_ms[i],
-                ingest_ms=ingest_ms[i],
-                reached_ms=reached_ms[i],
-            )
+    def places(self, rows: I64) -> list[Place]:
+        """Where the records of many rows stand among all."""
+        chunks = [self._chunk(each) for each in self.chunks]
+        given = [self.rows[name][rows].tolist() for name in ("place_ms", "offsets", "chunk")]
+        return [
+            (place_ms, (chunk := chunks[number])[0], chunk[1], chunk[2], offset, chunk[3])
+            for place_ms, offset, number in zip(*given, strict=True)
+        ]
+
+    def record_ids(self, rows: I64) -> list[str]:
+        """As ``record_id``, of many rows."""
+        starts, ends = self.batch.id_offsets[rows].tolist(), self.batch.id_offsets[rows + 1].tolist()
+        ids = self.batch.id_bytes.tobytes()
+        known = [ids[start:end].decode() for start, end in zip(starts, ends, strict=True)]
+        return known if self.plan.reports else [record_and_alert_of(self.plan, each)[0] for each in known]
+
+    def reached_by(self, rows: I64) -> list[int]:
+        """As ``reached_ms``, of many rows."""
+        numbers: list[int] = self.rows.get("reached", self.batch.ingest_ms)[rows].tolist()
+        return numbers
 
     def _chunk(self, chunk: tuple[str, int, str]) -> tuple[str, str, int, str]:
         log, sequence, partition = chunk
@@ -310,12 +230,17 @@ class JudgedRows:
         """The key of ``row``."""
         return self._key(int(self.batch.key_index[row]))
 
+    def keys_of(self, rows: I64) -> list[dict[str, KeyValue]]:
+        """The keys of many rows."""
+        return [self._key(number) for number in self.batch.key_index[rows].tolist()]
+
     def record_id(self, row: int) -> str:
         """The id of the record of ``row``; of a hit, that of the record that was hit."""
-        known = self._id(row)
+        known = self.id_of(row)
         return known if self.plan.reports else record_and_alert_of(self.plan, known)[0]
 
-    def _id(self, row: int) -> str:
+    def id_of(self, row: int) -> str:
+        """What ``row`` itself is known by; of a hit, see ``id_of_hit``."""
         start, end = self.batch.id_offsets[row], self.batch.id_offsets[row + 1]
         return self.batch.id_bytes[start:end].tobytes().decode()
 
@@ -333,58 +258,6 @@ class JudgedRows:
             raw = self.batch.key_bytes[start:end].tobytes()
             known = self._keys[number] = key_values(self.plan.spec, self.store_plan.state_store.group_fields, raw)
         return known
-
-
-class _PredicateOf:
-    """What hits of one line, formula, pattern or absence have in common."""
-
-    def __init__(
-        self, judged: JudgedRows, number: int, line: ComparisonPlan | FormulaPlan | SequencePlan | AbsencePlan
-    ) -> None:
-        self._versions = judged.store_plan.versions[number]
-        self._kind = judged.store_plan.plan.listed_kind(number)
-        self.lists = judged.plan.programs[line.rule_id, line.version].evidence.lists
-        self.carried = judged.plan.carried.get(line.rule_id, ())
-        self._shown = judged.plan.programs[line.rule_id, line.version].evidence.fields
-        self._entity = judged.plan.programs[line.rule_id, line.version].entity
-        self.alone = judged.plan.programs[line.rule_id, line.version].verdict is None
-
-    def of_record(self, hit: Hit, facts: Mapping[str, Any], row: int) -> Hit:
-        """The hit of a single-record rule that is a predicate of the plan because its hits may be retracted."""
-        found = {name: facts[name][row].as_py() for name in self._shown if name in facts}
-        fields = {name: value for name, value in found.items() if value is not None}
-        return replace(
-            hit,
-            key=entity_of(self._entity, {name: facts[name][row].as_py() for name in self._entity}),
-            value=None,
-            count=1,
-            window_start_ms=None,
-            window_end_ms=None,
-            record_ids=[hit.record_id],
-            fields=fields,
-            figures=None,
-            shows={},
-        )
-
-    def version(self, ingest_ms: int) -> RuleVersion:
-        """The version in force at an ingest time."""
-        if len(self._versions) == 1:
-            return self._versions[0]
-        return next(version for version in self._versions if ingest_ms < version.effective_until_ms)
-
-    def records(self, hits: Hits, record_ids: list[str], i: int) -> list[WindowRecord]:
-        """The records of the window of hit ``i``, for a rule that lists them."""
-        first, last = hits.evidence_offsets[i : i + 2].tolist()
-        values: list[Any] = [None] * (last - first)
-        if self._kind == "int":
-            values = hits.evidence_value_i[first:last].tolist()
-        elif self._kind == "float":
-            values = hits.evidence_value_f[first:last].tolist()
-        clocks = hits.evidence_clock_ms[first:last].tolist()
-        return [
-            WindowRecord(record_id=record_id, clock_ms=clock_ms, value=value)
-            for record_id, clock_ms, value in zip(record_ids, clocks, values, strict=True)
-        ]
 
 
 def _live(rule: Stateless, batch: KeyedBatch) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from crossline.basics.fields import canonical_key
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.alert import alert_id, correction_id
-from crossline.evaluate.alerts.corrections import arrived_after, replayed_rows, trigger_of
+from crossline.evaluate.alerts.corrections import have_arrived_after, is_own, replayed_rows, trigger_of
 from crossline.evaluate.alerts.hits import Hit, JudgedRows
 from crossline.evaluate.decisions.blocks import alert_text
 from crossline.evaluate.suppression.change_columns import SuppressionChanges
@@ -59,8 +59,8 @@ def _changes(judged: JudgedRows, replayed: ReplayedRows, held: Holding, logs: in
     at, of, stands = at[by_replay], of[by_replay], stands[by_replay]
     plainly = ~caused[of]
     unknown = np.flatnonzero(~plainly & stands & ~known[at])
-    plainly[unknown] = _arrived_after(judged, replayed, held.row[at[unknown]], of[unknown])
-    plainly |= _is_own(judged, replayed, held.row[at], of)
+    plainly[unknown] = have_arrived_after(judged, replayed, held.row[at[unknown]], of[unknown])
+    plainly |= is_own(judged, replayed, held.row[at], of)
     return _named(judged, replayed, held.only(at), stands, np.where(plainly, -1, of), logs)
 
 
@@ -71,35 +71,6 @@ def _found(codes: I64, order: I64, wanted: I64) -> I64:
     at = order[np.minimum(np.searchsorted(codes[order], wanted), len(order) - 1)]
     found: I64 = np.where(codes[at] == wanted, at, -1)
     return found
-
-
-def _arrived_after(judged: JudgedRows, replayed: ReplayedRows, rows: I64, of: I64) -> Bools:
-    """Whether each of ``rows`` came with this batch, in order, after what caused replay ``of``."""
-    causes = [cause for cause in replayed.causes if cause is not None]
-    reached = np.array([0 if cause is None else cause.reached_ms for cause in replayed.causes], np.int64)[of]
-    reached_ms = judged.rows["reached"][rows]
-    after: Bools = replayed.fresh[rows] & (reached_ms > reached)
-    ties = np.flatnonzero(replayed.fresh[rows] & (reached_ms == reached)) if causes else ()
-    for at in ties:
-        cause = replayed.causes[of[at]]
-        after[at] = cause is not None and arrived_after(judged.plan, replayed, int(rows[at]), cause)
-    return after
-
-
-def _is_own(judged: JudgedRows, replayed: ReplayedRows, rows: I64, of: I64) -> Bools:
-    """Whether each of ``rows`` is that of the record which caused replay ``of``."""
-    offsets = np.array([-1 if cause is None else cause.offset for cause in replayed.causes], np.int64)[of]
-    own: Bools = judged.rows["offsets"][rows] == offsets
-    for at in np.flatnonzero(own):
-        cause = replayed.causes[of[at]]
-        own[at] = cause is not None and judged.place(int(rows[at]))[1:] == _place_of(judged, cause)
-    return own
-
-
-def _place_of(judged: JudgedRows, cause: Cause) -> tuple[str, str, int, int, str]:
-    """Where the record of ``cause`` stands, as ``trigger_of`` has it, but for its time."""
-    came, sequence, partition = cause.chunk
-    return *judged.plan.from_came(came), sequence, cause.offset, partition
 
 
 def _named(

@@ -22,12 +22,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crossline.basics.formula.tree import Compare, Constant, Name
 from crossline.basics.values import I64
 from crossline.plan.spaces import AggregateSpec, FeatureQueryPlan, KeySpacePlan
 from crossline.state.batch import Delta, Hits, KeyedBatch, RowFeatures, no_hits
 from crossline.state.retraction.figure_bounds import EXACT, GROWING, Bounds, figure_bounds
-from crossline.state.retraction.formula_bounds import Truth, truth_of
+from crossline.state.retraction.formula_bounds import Truth, truth_of, truth_of_comparison
 from crossline.state.retraction.moving_lines import KeyRows, LineRun, bit_of, may_run, run_line, summed
 from crossline.state.retraction.replays import Arrivals
 from crossline.state.retraction.table import Table
@@ -211,5 +210,4 @@ def truth_at(line: Any, bounds: Mapping[str, Bounds], batch: KeyedBatch, judged:
     if line.by_formula:
         facts = {name: each.take(pa.array(judged)) for name, each in batch.facts.items()}
         return truth_of(line.verdict.when.root, bounds, facts, len(judged))
-    compared = Compare((Name(FIGURE, "number"), Constant(line.threshold, "number")), (line.operator,))
-    return truth_of(compared, bounds, {}, len(judged))
+    return truth_of_comparison(bounds[FIGURE], line.operator, line.threshold)

@@ -40,6 +40,13 @@ def truth_of(node: Node, figures: Mapping[str, Bounds], facts: Mapping[str, Any]
         return reading.truth(node)
 
 
+def truth_of_comparison(figure: Bounds, operator: str, threshold: float) -> Truth:
+    """The same of a figure that is compared with a threshold below 2^53: as of the formula of that."""
+    line = np.full(len(figure.low), threshold, np.float64)
+    found = _COMPARED[operator](figure, Bounds(line, line, np.ones_like(figure.there), np.zeros_like(figure.absent)))
+    return Truth(found.sure & figure.there, found.maybe & ~figure.absent)
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     figures: Mapping[str, Bounds]

@@ -90,12 +90,20 @@ class IntakeRows:
 
     def own_cause(self, table: Table, row: int) -> Cause:
         """A row as its own cause, by the names that causes have."""
-        cause, places = table.cause_of(row), self.batch.arrival
+        return self.own_causes(table, np.array([row], np.int64))[0]
+
+    def own_causes(self, table: Table, rows: I64) -> list[Cause]:
+        """The same of many rows."""
+        causes, places = table.causes_of(rows), self.batch.arrival
         if places is None or places.named is None:
-            return cause
-        log, sequence, partition = cause.chunk
-        chunk = (places.came.get(log, log), sequence, partition)
-        return replace(cause, record_id=places.named(cause.record_id), chunk=chunk)
+            return causes
+        return [
+            replace(
+                each, record_id=places.named(each.record_id), chunk=(places.came.get(log, log), sequence, partition)
+            )
+            for each in causes
+            for log, sequence, partition in (each.chunk,)
+        ]
 
 
 def enter(table: Table, batch: KeyedBatch, duplicate_ms: int) -> IntakeRows:

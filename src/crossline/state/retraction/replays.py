@@ -23,7 +23,7 @@ class Arrivals:
     ``before``: the rows in order of which nothing changes and that windows reach. ``held``: the rows behind them that
     were there. ``added``: the new rows, in the order in which they came. ``order``: what puts both, one behind the
     other, in order. ``late``: the places of those that came out of order, ascending; ``place``: of each row (of the
-    table) its place.
+    table) its place. ``came``: all rows of which something changes, as they came; ``final``: the same rows in order.
     """
 
     before: I64
@@ -32,17 +32,13 @@ class Arrivals:
     order: I64
     late: I64
     place: I64
+    came: I64 = field(init=False)
+    final: I64 = field(init=False)
 
-    @property
-    def came(self) -> I64:
-        """All rows of which something changes, as they came."""
-        return np.append(self.held, self.added)
-
-    @property
-    def final(self) -> I64:
-        """The same rows in order."""
-        final: I64 = self.came[self.order]
-        return final
+    def __post_init__(self) -> None:
+        came = np.append(self.held, self.added)
+        object.__setattr__(self, "came", came)
+        object.__setattr__(self, "final", came[self.order])
 
     def later(self, rows: I64) -> I64:
         """Of each row how many came out of order with a place before it: no more can have come since it did."""

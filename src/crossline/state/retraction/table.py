@@ -100,11 +100,15 @@ class Table:
         """The ids of ``rows``, laid end to end, and their offsets."""
         return self._ids.take(rows)
 
-    def cause_of(self, row: int) -> Cause:
-        """A row as a cause."""
-        numbers = (int(self.number(name)[row]) for name in ("ingest_ms", "reached_ms", "offset"))
-        ingest_ms, reached_ms, offset = numbers
-        return Cause(self.id_of(row), ingest_ms, reached_ms, self.chunks[self._chunk[row]], offset)
+    def causes_of(self, rows: I64) -> list[Cause]:
+        """Rows as causes."""
+        data, ends = self.ids_of(rows)
+        raw, chunks = data.tobytes(), [self.chunks[number] for number in self._chunk[rows].tolist()]
+        ids = [raw[start:end].decode() for start, end in pairwise(ends.tolist())]
+        ingest_ms, reached_ms, offset = (
+            self.number(each)[rows].tolist() for each in ("ingest_ms", "reached_ms", "offset")
+        )
+        return list(map(Cause, ids, ingest_ms, reached_ms, chunks, offset))
 
     def numbers_of_keys(self, data: U8, offsets: I64) -> I32:
         """The numbers of keys; new keys get new numbers."""
@@ -302,12 +306,12 @@ class Table:
         clock_ms, keys = self.number("clock_ms")[rows], self.key[rows]
         order = np.lexsort((clock_ms, keys))
         clock_ms, keys = clock_ms[order], keys[order]
-        same = (clock_ms[1:] == clock_ms[:-1]) & (keys[1:] == keys[:-1])
-        among = np.zeros(len(rows), np.bool_)
-        among[1:] = same
-        among[:-1] |= same
-        ordered = rows[order]
-        ordered[among] = self._as_they_came(ordered[among])
+        ordered, ties = rows[order], np.flatnonzero((clock_ms[1:] == clock_ms[:-1]) & (keys[1:] == keys[:-1]))
+        reached_ms = self.number("reached_ms")
+        if not (reached_ms[ordered[ties]] < reached_ms[ordered[ties + 1]]).all():  # else they are in that order
+            among = np.zeros(len(rows), np.bool_)
+            among[ties] = among[ties + 1] = True
+            ordered[among] = self._as_they_came(ordered[among])
         return ordered
 
     def _as_they_came(self, rows: Any) -> Any:

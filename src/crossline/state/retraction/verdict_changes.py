@@ -116,10 +116,9 @@ def _listed(plan: KeySpacePlan, runs: Sequence[LineRun]) -> _Listed:
 
 def _causes(run: LineRun, steps: I64, key: KeyRows, entered: IntakeRows) -> list[Cause | None]:
     """Of each replay the record that changed it: none as it was, and where rows came in order."""
-    causes, came = list[Cause | None](), key.arrivals.came
-    for first, late in run.steps[steps][:, [at.FIRST, at.LATE]].tolist():
-        causes += [None, entered.own_cause(key.table, int(came[first])) if late else None]
-    return causes
+    first, late = run.steps[steps, at.FIRST], run.steps[steps, at.LATE] != 0
+    own = iter(entered.own_causes(key.table, key.arrivals.came[first[late]]))
+    return [cause for is_late in late.tolist() for cause in (None, next(own) if is_late else None)]
 
 
 def _earlier(key: KeyRows, runs: Sequence[LineRun], steps: I64) -> EarlierHits:
@@ -127,18 +126,18 @@ def _earlier(key: KeyRows, runs: Sequence[LineRun], steps: I64) -> EarlierHits:
     table, before = key.table, key.arrivals.before
     place, line = set_bits(table.bits("hit")[before])
     last = {int(of): int(before[at_place]) for at_place, of in zip(place, line, strict=True)}
-    replays, lines, rows = list[int](), list[int](), list[int]()
+    replays, lines, rows = list[I64](), list[I64](), list[I64]()
     for run in runs:
-        for number, alert in enumerate(run.steps[steps, at.ALERT].tolist()):
-            row = int(key.arrivals.final[alert]) if alert >= 0 else last.get(run.line, -1)
-            if row >= 0:
-                replays += [2 * number, 2 * number + 1]
-                lines += [run.line, run.line]
-                rows += [row, row]
-    numbers = np.array(rows, np.int64)
+        alerts = run.steps[steps, at.ALERT]
+        row = np.repeat(np.where(alerts >= 0, key.arrivals.final[alerts], last.get(run.line, -1)), 2)
+        found = np.flatnonzero(row >= 0)
+        replays.append(found)
+        lines.append(np.full(len(found), run.line, np.int64))
+        rows.append(row[found])
+    numbers = np.concatenate(rows)
     return EarlierHits(
-        np.array(replays, np.int64),
-        np.array(lines, np.int64),
+        np.concatenate(replays),
+        np.concatenate(lines),
         numbers,
         table.number("clock_ms")[numbers],
         table.id_of,
