@@ -53,7 +53,11 @@ def project_of(root: Path) -> Project:
         "checkpoint": "out/checkpoint",
         "master": "local-cluster[2,1,512]",
         "standby": True,
-        "spark": {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": " ".join(QUICK)},
+        "spark": {
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": " ".join(QUICK),
+            "spark.deploy.maxExecutorRetries": -1,  # a kill that met nothing to do is made again
+        },
     }
     sources = {"payments": {"kind": "files", "path": "in", "max_batch_bytes": 8_000}}
     return Project(root, RULES, sinks=SINKS, sources=sources, engine=engine)

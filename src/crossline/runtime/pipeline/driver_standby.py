@@ -13,7 +13,7 @@ import pickle
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
@@ -53,7 +53,8 @@ class DriverStates:
     state_servers: int
     stopping: threading.Event
     _keeper: Connection | None = None
-    _asked: bool = field(default=False)  # the keeper has a request that it has not answered
+    _asked: bool = False  # the keeper has a request that it has not answered
+    _impossible: bool = False  # names of sockets would be too long
 
     def begin(self) -> bool:
         """Have a place for them; False where there can be none."""
@@ -66,15 +67,19 @@ class DriverStates:
         if self._keeper is not None:
             return True
         zygote = self.zygote()
-        if zygote is None:
+        if zygote is None or self._impossible:
             return False
         with suppress(EOFError, OSError):
             self._keeper = forked_process(zygote, MODULE)
             self._keeper.send_bytes(pickle.dumps(self.folder))
             if answered(self._keeper, BEGIN_S_MAX, self.stopping):
                 there: bool = pickle.loads(self._keeper.recv_bytes())  # noqa: S301 - from our own process
+                self._impossible = not there
                 if there:
                     return True
+                log.warning(
+                    "no room for states beside the driver: names of sockets are too long", folder=str(self.folder)
+                )
         self.end()
         return False
 
@@ -117,7 +122,7 @@ class DriverStandby:
         self._run = run
         self._close = close
         self._stopping = stopping
-        self._holds = False
+        self._holds = self._judges = False
 
     def watched(
         self, task: Task, snapshot: PlanSnapshot, placement: ShardPlacement, judged: Callable[[], T]
@@ -136,12 +141,16 @@ class DriverStandby:
         if warm:
             with placement.job() as is_lost:
                 try:
-                    return judged()
+                    found = judged()
                 except Exception:
                     if self._stopping.is_set() or not is_lost():
                         raise
-        log.warning("no executor is left: the driver's machine judges", batch_id=task.batch_id)
-        self._holds = True
+                else:
+                    self._judges = False
+                    return found
+        if not self._judges:
+            log.warning("no executor is left: the driver's machine judges", batch_id=task.batch_id)
+        self._holds = self._judges = True
         rows = self._run(task, stage_count(snapshot)) if self._states.begin() else None
         if rows is None and self._stopping.is_set():
             raise StoppedError("stopped while no executor was left; the next start judges the batch again")
@@ -164,7 +173,7 @@ class DriverStandby:
         """Have all processes end."""
         self._close()
         self._states.end()
-        self._holds = False
+        self._holds = self._judges = False
 
 
 def run_chunks(

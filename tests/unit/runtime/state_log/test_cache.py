@@ -293,6 +293,34 @@ def test_a_log_is_read_ahead_in_turns(
     assert workers.figures() == twin
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_state_that_has_judged_follows_when_others_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any, seed: int
+) -> None:
+    """And has the batch before left to read, or nothing; what came of a batch that it judged is no later one's."""
+    draw = random.Random(seed)
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    mine = 0
+    for number, data in enumerate(batches_of(log, seed)):
+        turn = number > 0 and draw.random() < 0.3
+        mine = 1 - mine if turn else mine
+        workers.batch(number, data, [mine] * SHARDS)
+        assert not turn or workers.read[-SHARDS:] == [1] * SHARDS, number
+        monkeypatch.setattr(caching, "_CACHE", workers.memories[1 - mine])
+        for shard in range(SHARDS):
+            assert workers.cache.read_ahead(workers.snapshot, "query", shard, number, follows=True)
+            for batch in range(number - 1, number + 1):
+                assert workers.cache.answer(workers.snapshot, "query", shard, batch) is None
+        if draw.random() < 0.2:  # Spark runs it again
+            workers.batch(number, data, [draw.randrange(2)] * SHARDS)
+            if draw.random() < 0.5:
+                workers.forget(1 - mine)
+                monkeypatch.setattr(caching, "_CACHE", workers.memories[1 - mine])
+                for shard in range(SHARDS):
+                    workers.cache.read_ahead(workers.snapshot, "query", shard, number, follows=True)
+    assert workers.figures() == twin
+
+
 def test_what_was_merged_while_it_is_read_ahead_is_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
 ) -> None:
