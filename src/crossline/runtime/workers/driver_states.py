@@ -18,8 +18,7 @@ from pathlib import Path
 
 from crossline.runtime.machine.process_title import set_process_title
 from crossline.runtime.stages.shard_judge import ShardJudge
-from crossline.runtime.workers.daemon import open_place
-from crossline.runtime.workers.state_server import state_server_folder
+from crossline.runtime.workers.state_server import open_state_server_folder, state_server_folder
 from crossline.runtime.workers.state_servers import follow
 
 TITLE = "cl-driver-place"
@@ -42,7 +41,7 @@ def serve(connection: Connection) -> None:
     folder: Path = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the process that had this one forked
     folder.mkdir(mode=0o700, exist_ok=True)
     tempfile.tempdir = str(folder)  # of this process alone: executors of this machine have a place of their own each
-    open_place()
+    open_state_server_folder()
     where = state_server_folder()
     if where is not None:
         where.announce()
