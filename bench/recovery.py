@@ -4,9 +4,11 @@ A pipeline judges records that all stay in its window. Then SIGKILL ends all of 
 A new process starts, rebuilds the state from the segments of the state log, runs the interrupted batch again and goes
 on. The time runs from the start of that command until the store has its first batch.
 
-``--kill state-server``, ``worker``, ``daemon`` or ``executor``: one such process dies, several times in turn, while
-records come at a pace. The time runs from the kill until the store has the first batch that was judged after it: one
-that had to read a log, or that began after the kill. With ``executor`` the master is ``local-cluster[2,1,1024]``.
+``--kill state-server``, ``worker``, ``daemon`` or ``executor``: the oldest such process dies, several times in turn,
+while records come at a pace; with ``executors`` all of them at once. The time runs from the kill until the store has
+the first batch that was judged after it: one that had to read a log, or that began after the kill. With executors the
+master is ``local-cluster[2,1,1024]``; the second one is killed once four batches were small and read nothing, which is
+before the replacement of the first one can judge.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ KILLS: Mapping[str, tuple[str, str]] = {
     "worker": ("cl-worker", "local[2]"),
     "daemon": ("cl-daemon", "local[2]"),
     "executor": (EXECUTOR, "local-cluster[2,1,1024]"),
+    "executors": (EXECUTOR, "local-cluster[2,1,1024]"),
 }
 PACE = 10_000  # records a second, once all others are judged
 CALM = 4  # batches before each kill that begin and end in time and read no log
@@ -187,12 +190,14 @@ def until_calm(pipeline: Path, process: subprocess.Popen[bytes]) -> list[Mapping
         time.sleep(POLL_S)
 
 
-def kill_one(pipeline: Path, process: subprocess.Popen[bytes], name: str) -> dict[str, Any]:
-    """Seconds from the death of one process called ``name`` until a batch that was judged after it is delivered."""
+def kill_some(pipeline: Path, process: subprocess.Popen[bytes], kill: str) -> dict[str, Any]:
+    """Seconds from the death of what ``kill`` says until a batch that was judged after it is delivered."""
     calm = until_calm(pipeline, process)
     before = len(delivered(pipeline))
     began_s, began_ms = time.monotonic(), time.time() * 1e3
-    named(process, name)[0].kill()
+    found = sorted(named(process, KILLS[kill][0]), key=psutil.Process.create_time)
+    for each in found if kill == "executors" else found[:1]:
+        each.kill()
     while True:
         new = delivered(pipeline)[before:]
         after = [each for each in new if segments_read(each) or each["began_ms"] >= began_ms]
@@ -216,9 +221,9 @@ def kill_one(pipeline: Path, process: subprocess.Popen[bytes], name: str) -> dic
 
 def measure_losses(rules: Rules, records: int, kill: str, times: int, *, standby: bool) -> list[dict[str, Any]]:
     """Kills one after the other, in one run."""
-    name, master = KILLS[kill]
+    _, master = KILLS[kill]
     engine: dict[str, Any] = {"master": master, "shards": 2, "standby": standby}
-    if kill == "executor":
+    if KILLS[kill][0] == EXECUTOR:
         engine |= {"spark": {"spark.executor.memory": "512m"}}
     with own_folder_for("bench") as folder:
         source = {"kind": "generator", "workload": "tx", "pace_per_s": PACE}
@@ -228,7 +233,7 @@ def measure_losses(rules: Rules, records: int, kill: str, times: int, *, standby
         until_judged(pipeline, process, records)
         runs = []
         for number in range(times):
-            runs.append(kill_one(pipeline, process, name))
+            runs.append(kill_some(pipeline, process, kill))
             load = os.getloadavg()[0]
             say(f"{kill} {number + 1}: judged after {runs[-1]['loss_s']:.2f} s, load {load:.1f}: {runs[-1]}")
         kill_all(process)

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crossline.runtime.java.settings import (
@@ -135,8 +135,20 @@ def launch(settings: Mapping[str, str]) -> RunningJava:
     process = _java(_with_folder(settings, folder.path), environment, folder.lock)
     made = RunningJava(process, folder, text, zygote)
     _started.append(made)
-    atexit.register(_at_exit, os.getpid(), made)
+    atexit.register(_at_exit, os.getpid())
     return made
+
+
+def zygote_of(java: RunningJava) -> Path | None:
+    """The socket of its zygote, which is started where it has none; None where it has ended."""
+    path = java.folder.path / "zygote"
+    known = started() or java
+    if known.zygote is None:
+        known = replace(
+            known, zygote=_zygote({**os.environ, SOCKET_VARIABLE: str(path)}, known.folder.lock, places=False)
+        )
+        _started[:] = [known]
+    return path if known.zygote is not None and known.zygote.poll() is None else None
 
 
 def end(made: RunningJava, wait_s: float = END_S) -> None:
@@ -162,8 +174,9 @@ def kill_java(made: RunningJava) -> None:
         made.zygote.kill()
 
 
-def _at_exit(owner: int, made: RunningJava) -> None:
-    if os.getpid() == owner:  # not in a process that was forked from it
+def _at_exit(owner: int) -> None:
+    made = started()
+    if made is not None and os.getpid() == owner:  # not in a process that was forked from it
         end(made)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,12 @@ from crossline.io.chunks import READY
 from crossline.io.sinks.base import Delivery, Sink, SinkWatch, deliver_all
 from crossline.runtime.changes.rule_changes import RuleChanges
 from crossline.runtime.machine.processors import processors
-from crossline.runtime.pipeline.beside_spark import in_process_runner, spill_folder_of, stage_processes
+from crossline.runtime.pipeline.beside_spark import (
+    driver_standby,
+    in_process_runner,
+    spill_folder_of,
+    stage_processes,
+)
 from crossline.runtime.pipeline.in_process_runner import ranges_of, records_in
 from crossline.runtime.pipeline.input_ahead import input_ahead
 from crossline.runtime.pipeline.planner import ONE_TASK_RECORDS, PipelineSettings, Planner
@@ -24,7 +29,7 @@ from crossline.runtime.snapshot.checkpoint import Checkpoint
 from crossline.runtime.snapshot.rule_costs import Costs, shown
 from crossline.runtime.snapshot.spark_log import began_ms, query_id
 from crossline.runtime.sources.intake import Intake
-from crossline.runtime.sources.plan_source import SourcePlan, fetchers_of
+from crossline.runtime.sources.plan_source import FetchRaw, SourcePlan, fetchers_of
 from crossline.runtime.spark.flow import rows_frame
 from crossline.runtime.spark.task import publish_batch
 from crossline.runtime.spark_internals.batch_fetcher import Frame
@@ -91,6 +96,7 @@ class Batches:
         self._ahead = input_ahead(
             spark, sources, settings.checkpoint, settings.partitions, self._spill_folder, stopping, self._processes
         )
+        self._standby = driver_standby(settings, sources, changes.file, self._cache, stopping)
         self._costs = Costs()
         self.rate = RateController(settings.records_max, settings.within_ms) if settings.records_max else None
         self.totals = Totals()
@@ -171,13 +177,7 @@ class Batches:
             if rows is not None:
                 outcome = self._ran(IN_PROCESS, collect_outcome(rows, fetchers))
             else:
-                publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
-                snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
-                raw = frame() if taken is None else rows_frame(self._spark, taken)
-                planned = self._planner.plan(
-                    (raw, intake), snapshot, self._cache, self._spill_folder, task, taken=taken is not None
-                )
-                outcome = self._ran(self._planner.way, collect_from_spark(planned, fetchers))
+                outcome = self._run_in_spark(frame, intake, task, taken, fetchers)
         finally:
             if self._spill_folder is not None:
                 clear(self._spill_folder)
@@ -186,6 +186,33 @@ class Batches:
         if taken is not None:
             outcome.figures[AHEAD] = 1
         return outcome
+
+    def _run_in_spark(
+        self,
+        frame: Frame,
+        intake: Intake,
+        task: Task,
+        taken: StageRows | None,
+        fetchers: Mapping[str, FetchRaw] | None,
+    ) -> Outcome:
+        """The outcome of a batch as a job. Where no executor is left that could judge it, it runs beside the driver."""
+        snapshot = self._planner.snapshot(self._changes.file, self._changes.snapshot)
+
+        def collected() -> Outcome:
+            publish_batch(self._spark, task.query_id, task.batch_id, task.began_ms or 0)
+            raw = frame() if taken is None else rows_frame(self._spark, taken)
+            planned = self._planner.plan(
+                (raw, intake), snapshot, self._cache, self._spill_folder, task, taken=taken is not None
+            )
+            return self._ran(self._planner.way, collect_from_spark(planned, fetchers))
+
+        placement = self._planner.place(snapshot, self._cache, task)
+        if placement is None or self._standby is None or fetchers is None:  # records of the lake are in no source
+            return collected()
+        outcome = self._standby.watched(task, self._changes.snapshot, placement, collected)
+        if isinstance(outcome, Outcome):
+            return outcome
+        return collected() if outcome is None else self._ran(IN_PROCESS, collect_outcome(outcome, fetchers))
 
     def _run_in_processes(self, task: Task, taken: StageRows | None) -> Rows | None:
         """The outcome rows of a batch of chunks; ``taken``: of its first stage. None where Spark is to run it."""
@@ -212,6 +239,8 @@ class Batches:
             self._ahead.close()
         if self._processes is not None:
             self._processes.close()
+        if self._standby is not None:
+            self._standby.close()
         if self.in_process is not None:
             self.in_process.close()
 

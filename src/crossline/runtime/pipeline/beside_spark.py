@@ -5,9 +5,12 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from crossline.runtime.java.launch import started
+from crossline.runtime.java.launch import started, zygote_of
+from crossline.runtime.machine.processors import processors
+from crossline.runtime.pipeline.driver_standby import DriverStandby, DriverStates, run_chunks, run_ranges
 from crossline.runtime.pipeline.in_process_runner import InProcessRunner
 from crossline.runtime.pipeline.planner import PipelineSettings
 from crossline.runtime.pipeline.stage_processes import StageProcesses
@@ -30,16 +33,11 @@ def in_process_runner(
 ) -> InProcessRunner | None:
     """What runs batches without a job; None: it is not to, tasks run elsewhere, or batches of a source are large."""
     java = started()
-    clients = {source.stream: source.client for source in sources if source.client is not None}
     here = settings.one_machine and settings.in_process
-    listed = {source.stream: source.listed for source in sources if source.listed is not None}
-    if java is None or java.zygote is None or not here or len(clients) + len(listed) < len(sources):
+    if java is None or java.zygote is None or not here or not _small(sources):
         return None
-    # It never waits: work that it cannot do at once goes to Spark's tasks, which can be ended.
-    intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
     folder = java.folder.path
-    setup = Setup(snapshot, cache, settings.partitions, folder, intakes, clients, settings.topic, listed=listed)
-    return InProcessRunner(folder / ZYGOTE, setup, stopping)
+    return InProcessRunner(folder / ZYGOTE, _setup(settings, sources, snapshot, cache, folder), stopping)
 
 
 def stage_processes(
@@ -60,6 +58,71 @@ def stage_processes(
     intakes = {source.stream: source.intake for source in sources}
     setup = StageSetup(snapshot, cache, count, folder, spill_folder, intakes, settings.topic)
     return StageProcesses(folder / ZYGOTE, setup, count, stopping)
+
+
+def driver_standby(
+    settings: PipelineSettings,
+    sources: Sequence[SourcePlan],
+    snapshot: SnapshotSource,
+    cache: ShardCache,
+    stopping: threading.Event,
+) -> DriverStandby | None:
+    """What judges while no executor can; None: it is not to, or there is always one, or no process can read a source.
+
+    Where Spark runs elsewhere there is no zygote yet; it is started here, since it takes seconds to load.
+    """
+    java = started()
+    if java is None or not settings.placement or not settings.standby or not settings.in_process:
+        return None
+    folder = java.folder.path / f"driver-{secrets.token_hex(4)}"
+    path, count = java.folder.path / ZYGOTE, max(1, min(settings.partitions, processors()))
+    if all(source.chunks is not None for source in sources):
+        spill_folder = java.folder.path / f"spill-{secrets.token_hex(8)}"
+        intakes = {source.stream: source.intake for source in sources}
+        given = StageSetup(snapshot, cache, count, folder, spill_folder, intakes, settings.topic, standbys_here=False)
+        processes = StageProcesses(path, given, count, stopping)
+        run, close = run_chunks(processes, settings, sources, spill_folder), processes.close
+    elif _small(sources):
+        setup = _setup(settings, sources, snapshot, cache, folder, standbys_here=False)
+        runner = InProcessRunner(path, setup, stopping)
+        run, close = run_ranges(runner, settings, sources), runner.close
+    else:
+        return None
+    zygote_of(java)
+    states = DriverStates(partial(zygote_of, java), folder, count, stopping)
+    return DriverStandby(states, snapshot, cache, run, close, stopping)
+
+
+def _small(sources: Sequence[SourcePlan]) -> bool:
+    """Whether one process can read batches of all of them."""
+    return all(source.client is not None or source.listed is not None for source in sources)
+
+
+def _setup(
+    settings: PipelineSettings,
+    sources: Sequence[SourcePlan],
+    snapshot: SnapshotSource,
+    cache: ShardCache,
+    folder: Path,
+    *,
+    standbys_here: bool = True,
+) -> Setup:
+    """Of a process that reads topics; ``folder``: where state servers are announced."""
+    clients = {source.stream: source.client for source in sources if source.client is not None}
+    listed = {source.stream: source.listed for source in sources if source.listed is not None}
+    # It never waits: work that it cannot do at once goes to Spark's tasks, which can be ended.
+    intakes = {s.stream: s.intake.hurried() if isinstance(s.intake, KafkaIntake) else s.intake for s in sources}
+    return Setup(
+        snapshot,
+        cache,
+        settings.partitions,
+        folder,
+        intakes,
+        clients,
+        settings.topic,
+        listed=listed,
+        standbys_here=standbys_here,
+    )
 
 
 def spill_folder_of(settings: PipelineSettings) -> Path | None:

@@ -92,7 +92,7 @@ class Planner:
         *,
         taken: bool = False,
     ) -> DataFrame:
-        """The size of the last batch stands for this one's, not known before.
+        """The size of the last batch stands for this one's, not known before; executors are those of ``place``.
 
         ``spill_folder``: see ``in_stages``. ``task``: of the batch; None: its records are of the past. ``taken``:
         ``raw`` has the rows of the first stage, which was done ahead.
@@ -101,7 +101,9 @@ class Planner:
         partitions = self._settings.partitions
         judge = StateServerJudge(snapshot, cache, partitions, self._settings.topic)
         if self._placement is not None:
-            judge = self._placed(judge, self._placement, task)
+            if task is None:
+                self._placement.refresh()
+            judge = self._placed(judge, self._placement)
         stages = stages_of(snapshot, intake, judge, kept=judge.topic is not None)
         small = self._settings.one_machine and self.small and not taken
         self.way = ONE_TASK if small else STAGES
@@ -113,10 +115,15 @@ class Planner:
             frame = self._placement.taking_in(frame, topics=bool(self._settings.records_max))
         return in_stages(frame, stages, partitions, spill_folder, self._placement)
 
-    def _placed(self, judge: StateServerJudge, placement: ShardPlacement, task: Task | None) -> StateServerJudge:
-        """``judge`` for executors as they are now; new ones get ready to have it."""
-        warmup = None if task is None else ExecutorWarmup(judge, replace(task, partitions=judge.state_servers))
-        placement.refresh(warmup)
+    def place(self, snapshot: SnapshotSource, cache: ShardCache, task: Task) -> ShardPlacement | None:
+        """Before the batch of ``task``: which executors there are now; new ones get ready. None: there are none."""
+        if self._placement is not None:
+            judge = StateServerJudge(snapshot, cache, self._settings.partitions, self._settings.topic)
+            self._placement.refresh(ExecutorWarmup(judge, replace(task, partitions=judge.state_servers)))
+        return self._placement
+
+    def _placed(self, judge: StateServerJudge, placement: ShardPlacement) -> StateServerJudge:
+        """``judge`` for executors as they were at the last look."""
         cache = judge.cache
         if cache is None:
             return judge

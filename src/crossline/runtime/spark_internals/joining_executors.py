@@ -41,6 +41,11 @@ class JoiningExecutors:
         self._joining: dict[str, threading.Thread] = {}
         self._warmup: Warmup | None = None
 
+    @property
+    def warm(self) -> frozenset[str]:
+        """Those that were warm at the last call of ``warm_of``."""
+        return self._warm or frozenset()
+
     def warm_of(
         self,
         found: Collection[str],

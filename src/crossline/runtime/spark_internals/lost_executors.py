@@ -4,10 +4,16 @@ A task waits some seconds for the executor of its shards (``spark.locality.wait.
 lost, too, as long as any other that the stage has tasks for lives: a batch in whose midst one died stood for five
 seconds. So a listener in Java, compiled by Spark's own compiler (Janino), has the stages under way wait no longer. A
 task whose executor is free is still offered to it first.
+
+Where something else can judge once all warm executors are lost, their job ends with the last of them: it would wait for
+one that comes in its place.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -28,6 +34,9 @@ package crossline;
 public class LostExecutors extends org.apache.spark.scheduler.SparkListener {
     private org.apache.spark.scheduler.TaskSchedulerImpl scheduler;
     private static volatile boolean lost = false;
+    private final java.util.Set removed = new java.util.HashSet();
+    private java.util.List warm = java.util.Collections.emptyList();
+    private String tag = "";
 
     public void begin(Object context) {
         org.apache.spark.SparkContext spark = (org.apache.spark.SparkContext) context;
@@ -37,8 +46,23 @@ public class LostExecutors extends org.apache.spark.scheduler.SparkListener {
 
     public void placed() { LostExecutors.lost = false; }
 
+    public synchronized void endsWith(String warm, String tag) {
+        this.warm = java.util.Arrays.asList(warm.split(" "));
+        this.tag = tag;
+    }
+
+    public synchronized boolean ended() { return !this.tag.isEmpty() && this.removed.containsAll(this.warm); }
+
+    private synchronized void endJob() {
+        if (this.ended()) this.scheduler.sc().cancelJobsWithTag(this.tag);
+    }
+
+    public void onJobStart(org.apache.spark.scheduler.SparkListenerJobStart event) { this.endJob(); }
+
     public void onExecutorRemoved(org.apache.spark.scheduler.SparkListenerExecutorRemoved event) {
         LostExecutors.lost = true;
+        synchronized (this) { this.removed.add(event.executorId()); }
+        this.endJob();
         this.release();
     }
 
@@ -76,6 +100,8 @@ class LostExecutors:
     """Has the tasks of lost executors run elsewhere, from now on; None of it where this Spark lacks what it needs."""
 
     def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+        self._tag = f"crossline-judged-{uuid.uuid4().hex}"
         self._listener: Any = None
         try:
             listener = _compiled(spark.sparkContext._gateway).newInstance(None)  # noqa: SLF001 - PySpark has no other way
@@ -89,3 +115,17 @@ class LostExecutors:
         """Executors are listed anew after this: nothing will be placed on one that is known to be lost by now."""
         if self._listener is not None:
             self._listener.placed()
+
+    @contextmanager
+    def job_of(self, warm: Collection[str]) -> Iterator[Callable[[], bool]]:
+        """Jobs of this thread in here end with the last of ``warm``; gives whether it is lost, while this lasts."""
+        if self._listener is None:
+            yield lambda: False
+            return
+        self._context.addJobTag(self._tag)
+        try:
+            self._listener.endsWith(" ".join(warm), self._tag)
+            yield lambda: bool(self._listener.ended())
+        finally:
+            self._listener.endsWith("", "")
+            self._context.removeJobTag(self._tag)

@@ -11,6 +11,7 @@ method, which Spark's own compiler (Janino) compiles from the text below. It run
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -82,7 +83,7 @@ class ShardPlacement:
         self._warm = frozenset[str]()
         self._executor_of_part: tuple[str, ...] = ()
         self.standby_of: tuple[int, ...] = ()
-        self._most = 0  # executors at a time
+        self._most = self._most_warm = 0  # executors at a time
         self._places, self._hosts, self._turns = "", "", ""
 
     @property
@@ -94,6 +95,15 @@ class ShardPlacement:
     def several(self) -> bool:
         """Whether there was ever more than one executor."""
         return self._most > 1
+
+    @property
+    def warm(self) -> frozenset[str] | None:
+        """The executors that were warm at the last refresh; None where there was never more than one."""
+        return self._joining.warm if self._most_warm > 1 else None
+
+    def job(self) -> AbstractContextManager[Callable[[], bool]]:
+        """Jobs of this thread in this context end once the last warm executor is lost; it gives whether it is."""
+        return self._lost.job_of(self._joining.warm)
 
     def refresh(self, warmup: Warmup | None = None) -> None:
         """Between two batches: read the executors, move the parts of lost ones, and give new ones their share.
@@ -107,6 +117,7 @@ class ShardPlacement:
             self._found = {name: (host, max(1, int(count))) for name, host, count in lines}
             self._most = max(self._most, len(self._found))
         warm = self._joining.warm_of(self._found, warmup, self._parts_of)
+        self._most_warm = max(self._most_warm, len(self._joining.warm))
         if (listed, warm) == (self._listed, self._warm):
             return
         self._listed, self._warm = listed, warm

@@ -154,15 +154,15 @@ class ShardCache:
     ) -> bool:
         """Have the shard's state as of batch ``batch_id`` - 1 here before that batch is judged; whether it is.
 
-        One by which this process has judged stays; one that was read ahead, too, reads on. What it is read by may be
-        another plan snapshot than that of the batch: it catches up, as between batches.
+        One that was read ahead, too, reads on; one by which this process has judged stays, unless it ``follows``. What
+        it is read by may be another plan snapshot than that of the batch: it catches up, as between batches.
 
-        ``follows``: it will be asked to read on with each batch. ``until_s``: of the monotonic clock; what is left then
-        takes another call.
+        ``follows``: it is judged elsewhere, and will be asked to read on with each batch. ``until_s``: of the monotonic
+        clock; what is left then takes another call.
         """
         key = (self._root(query_id, depth), query_id, shard)
         cached = _CACHE.get(key)
-        if cached is not None and (not cached.ahead or cached.batch_id >= batch_id - 1):
+        if cached is not None and (cached.batch_id >= batch_id - 1 or not (cached.ahead or follows)):
             return True
         _CACHE.pop(key, None)  # one that cannot be read on is of no use
         cached = cached or self._new(snapshot, query_id, shard, batch_id, depth)
@@ -172,6 +172,7 @@ class ShardCache:
             self._catch_up(cached, snapshot, query_id, shard, batch_id, depth, until_s)
         forget_unplanned(snapshot.kept_at(depth), cached.state)  # as judging does, which a standby does not
         cached.ahead, cached.wanted, cached.follows = True, batch_id - 1, follows
+        cached.snapshot = cached.answer = None  # of a batch that it is past
         _CACHE[key] = cached
         return cached.batch_id >= batch_id - 1
 

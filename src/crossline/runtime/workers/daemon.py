@@ -42,6 +42,7 @@ def preload() -> None:
 
     import crossline.runtime.spark.flow  # noqa: PLC0415
     import crossline.runtime.stages.decision_writer  # noqa: PLC0415
+    import crossline.runtime.workers.driver_states  # noqa: PLC0415
     import crossline.runtime.workers.in_process_worker  # noqa: PLC0415
     import crossline.runtime.workers.read_ahead  # noqa: PLC0415
     import crossline.runtime.workers.stage_worker  # noqa: PLC0415

@@ -42,7 +42,7 @@ class StageSetup:
     """What a process is to know once.
 
     ``folder``: Java's, where state servers are announced. ``spill_folder``: where large bodies of rows go. ``topic``:
-    where decisions on all records go.
+    where decisions on all records go. ``standbys_here``: those of the state servers, where there are to be any.
     """
 
     source: SnapshotSource
@@ -52,6 +52,7 @@ class StageSetup:
     spill_folder: Path
     intakes: Mapping[str, Intake]
     topic: DecisionTopic | None = None
+    standbys_here: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ class StageWorker:
     def __init__(self, setup: StageSetup) -> None:
         self._setup = setup
         self._intake = StreamIntake(setup.intakes)
-        self._judge = StateServerJudge(setup.source, setup.cache, setup.state_servers, setup.topic)
+        self._judge = StateServerJudge(
+            setup.source, setup.cache, setup.state_servers, setup.topic, elsewhere=not setup.standbys_here
+        )
 
     def run(self, request: StageRequest) -> StageRows | None:
         """The rows that the stage makes, large bodies in files; None where Spark is to run the batch."""

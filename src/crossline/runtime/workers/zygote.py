@@ -28,6 +28,7 @@ from crossline.runtime.machine.process_title import set_process_title
 REQUEST_MAX = 4 << 20  # bytes of arguments and environment
 LOADED_MODULES = (
     "crossline.runtime.workers.daemon",
+    "crossline.runtime.workers.driver_states",
     "crossline.runtime.workers.in_process_worker",
     "crossline.runtime.workers.read_ahead",
     "crossline.runtime.workers.stage_worker",

@@ -73,8 +73,9 @@ class EngineSettings(Settings):
     standby: bool = Field(
         default=False,
         description="Whether the state of each shard is held twice: by a second process on this machine, and "
-        "where there are several executors, by another one of these, which takes over where one is lost. The state "
-        "takes twice the memory; without it, its log is read again.",
+        "where there are several executors, by another one of these, which takes over where one is lost; while fewer "
+        "than two are ready, by the driver's machine, which judges while none is. The state takes twice the memory; "
+        "without it, its log is read again.",
     )
     backfill: bool = Field(
         default=True,

@@ -293,6 +293,37 @@ def test_a_log_is_read_ahead_in_turns(
     assert workers.figures() == twin
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_state_that_has_judged_follows_when_others_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record], twin: Any, seed: int
+) -> None:
+    """And has the batch before left to read, or nothing; what came of a batch that it judged is no later one's."""
+    draw = random.Random(seed)
+    workers = Workers(tmp_path, snapshot_of(OF_RECORDS, SHARDS), monkeypatch)
+    mine, judged = 0, [-1, -1]
+    for number, data in enumerate(batches_of(log, seed)):
+        mine = 1 - mine if number and draw.random() < 0.3 else mine
+        workers.batch(number, data, [mine] * SHARDS)
+        judged[mine] = number
+        assert max(workers.read[-SHARDS:]) <= 1, number
+        monkeypatch.setattr(caching, "_CACHE", workers.memories[1 - mine])
+        for shard in range(SHARDS):
+            assert workers.cache.read_ahead(workers.snapshot, "query", shard, number, follows=True)
+            for batch in range(number + 1):
+                answer = workers.cache.answer(workers.snapshot, "query", shard, batch)
+                assert answer is None or batch == judged[1 - mine]
+        if draw.random() < 0.2:
+            again = draw.randrange(2)
+            workers.batch(number, data, [again] * SHARDS)
+            judged[again] = number
+            if draw.random() < 0.5:
+                workers.forget(1 - mine)
+                monkeypatch.setattr(caching, "_CACHE", workers.memories[1 - mine])
+                for shard in range(SHARDS):
+                    workers.cache.read_ahead(workers.snapshot, "query", shard, number, follows=True)
+    assert workers.figures() == twin
+
+
 def test_what_was_merged_while_it_is_read_ahead_is_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: list[Record]
 ) -> None:
