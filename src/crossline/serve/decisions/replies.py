@@ -12,6 +12,7 @@ import orjson
 from crossline.basics.times import instant_text
 from crossline.evaluate.decisions.decision import SCHEMA_VERSION, decision_id
 from crossline.io.sinks.base import wall_clock_ms
+from crossline.serve.decisions.record_faults import fault_of
 from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.values import Answered, AsOf, Basis, Degraded, SubmittedRecord
 
@@ -66,9 +67,8 @@ def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -
     """A record as it is asked about now; a problem where it does not fit its stream."""
     if isinstance(checked, CheckedRecord):
         return SubmittedRecord(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
-    errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
     text = f"the record does not fit stream {stream}: {checked.detail}"
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, errors)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, [fault_of(checked)])
 
 
 @dataclass(frozen=True, slots=True)
