@@ -174,8 +174,7 @@ def _assembled(
     features: FeaturePipeline | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
-    before = previous_snapshot(held.folder)
-    check_streams(before, config.streams, held.shown)
+    before = _before(config, held)
     shards = _shards(config, before, cores)
     if features is not None:
         _check_figures(features.feed, before, held.folder)
@@ -226,6 +225,13 @@ def _assembled(
     )
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline
+
+
+def _before(config: Config, held: Checkpoint) -> PlanSnapshot | None:
+    """What the run before left, whose states mean the same with the streams of ``config``."""
+    before = previous_snapshot(held.folder)
+    check_streams(before, config.streams, held.shown)
+    return before
 
 
 def _pipeline_settings(
