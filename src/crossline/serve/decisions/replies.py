@@ -17,6 +17,8 @@ from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.values import Answered, AsOf, Basis, Degraded, SubmittedRecord
 
 JSON, PROBLEM = "application/json", "application/problem+json"
+# What the type of a problem ends in, as other routes have it (docs/api.md).
+_KINDS = {400: "invalid", 404: "not-found", 409: "conflict", 422: "invalid", 500: "fault", 503: "try-again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,13 @@ def problem(
     status: int, detail: str, errors: Sequence[Mapping[str, Any]] = (), headers: Mapping[str, str] | None = None
 ) -> HttpReply:
     """What is wrong with a request, or kept it from being answered."""
-    title = HTTPStatus(status).phrase
-    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    if errors:
-        body["errors"] = list(errors)
+    body = {
+        "type": f"urn:crossline:problem:{_KINDS.get(status, 'http')}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "errors": list(errors),
+    }
     return HttpReply(status, orjson.dumps(body), PROBLEM, headers or {})
 
 

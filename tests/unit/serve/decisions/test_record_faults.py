@@ -10,6 +10,7 @@ import pytest
 from crossline.basics.streams.schema import StreamSpec
 from crossline.serve.decisions.record_faults import fault_of
 from crossline.serve.decisions.records import RefusedRecord, StreamRecords
+from crossline.serve.decisions.replies import HttpReply, asked_of, no_stream, stalled, unkept
 
 FIELDS = {"id": "string", "amount": "integer", "a/b": "string?", "place": {"lat": "number?"}, "on": "timestamp?"}
 SPEC = StreamSpec.model_validate({"id": "id", "event_time": {"field": "at"}, "fields": {**FIELDS, "at": "integer"}})
@@ -60,3 +61,18 @@ def test_a_line_that_is_no_record_has_no_pointer(line: bytes, found: str) -> Non
     error = fault(line)
     assert (error["pointer"], error["found"]) == ("", found)
     assert error["expected"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (asked_of("payments", RefusedRecord("wrong_type", "field amount: found true, expected integer"), 0), "invalid"),
+        (no_stream("other"), "not-found"),
+        (unkept("the disk is full"), "try-again"),
+        (stalled(), "try-again"),
+    ],
+)
+def test_problems_have_the_form_of_those_of_other_routes(reply: HttpReply, kind: str) -> None:
+    body = orjson.loads(reply.body)
+    assert body.keys() == {"type", "title", "status", "detail", "errors"}
+    assert body["type"] == f"urn:crossline:problem:{kind}"
