@@ -44,6 +44,7 @@ class SteadyClock:
         self._lock = threading.Lock()
         self._at_s = count_s()
         self._at_ms = wall_ms() if known_ms is None else known_ms
+        self._begins = known_ms is not None  # a pause looks like a leap at the first call
         self._leapt_s: float | None = None  # since when the wall clock is ahead
         self.believed = 0  # leaps that lasted: what was noted meanwhile has times of before
 
@@ -55,10 +56,18 @@ class SteadyClock:
             ahead = wall_ms > counted_ms + SLACK_MS
             if ahead and self._leapt_s is None:
                 self._leapt_s = now_s
-                log.warning("the clock has leapt forward: nothing is removed by it yet", by_ms=wall_ms - counted_ms)
+                self._report(wall_ms - counted_ms)
+            self._begins = False
             if ahead and self._leapt_s is not None and now_s - self._leapt_s < BELIEVED_S:
                 return counted_ms
             self.believed += ahead
             self._leapt_s = None
             self._at_s, self._at_ms = now_s, wall_ms
             return wall_ms
+
+    def _report(self, by_ms: int) -> None:
+        if self._begins:
+            text = "nothing was kept for a while, or the clock has leapt forward: ages count from what was kept last"
+            log.info(text, by_ms=by_ms)
+        else:
+            log.warning("the clock has leapt forward: nothing is removed by it yet", by_ms=by_ms)

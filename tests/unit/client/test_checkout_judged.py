@@ -130,3 +130,10 @@ def test_what_the_rules_and_the_policy_say_of_it(tmp_path: Path) -> None:
         for number in range(len(DAY))
     ]
     assert texts == [(each[3], each[4]) for each in DAY]
+
+
+def test_a_sender_whose_clock_is_ahead_makes_no_payment_of_others_late() -> None:
+    config = read_pipeline_in_place(str(EXAMPLE / "pipeline.yaml"))
+    (spec,) = config.streams.values()
+    assert spec.ingest_time is None  # so it is the highest event time
+    assert spec.future_bound <= rule_defaults(config).watermark_delay_ms

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from crossline.io.feed.files import write_batch
 from crossline.serve.console.accounts.login_attempts import Tries
@@ -45,6 +46,23 @@ class Machine:
 
     def steady(self, known_ms: int | None = None) -> SteadyClock:
         return SteadyClock(lambda: self.wall_ms, lambda: self.count_s, known_ms)
+
+
+def test_an_api_that_did_not_run_for_a_while_does_not_warn_of_a_leap() -> None:
+    """Its next start cannot tell both apart, so it says both; a leap while it runs is one."""
+    machine = Machine()
+    with capture_logs() as logs:
+        clock = machine.steady(known_ms=NOW_MS - 10 * MINUTE_MS)
+        assert clock() == NOW_MS - 10 * MINUTE_MS
+        machine.passes(5_000)
+        assert clock() == NOW_MS - 10 * MINUTE_MS + 5_000
+    assert [(each["log_level"], each["by_ms"]) for each in logs] == [("info", 10 * MINUTE_MS)]
+    with capture_logs() as logs:
+        clock = machine.steady(known_ms=machine.wall_ms)
+        clock()
+        machine.wall_ms += LEAP_MS
+        clock()
+    assert [(each["log_level"], each["by_ms"]) for each in logs] == [("warning", LEAP_MS)]
 
 
 def test_a_leap_forward_is_not_believed_and_one_back_is() -> None:

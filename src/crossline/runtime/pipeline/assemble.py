@@ -38,6 +38,7 @@ from crossline.runtime.snapshot.checkpoint import Checkpoint, SourceMark
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint, claim_checkpoint
 from crossline.runtime.snapshot.previous_snapshot import previous_snapshot
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
+from crossline.runtime.snapshot.stream_changes import check_streams
 from crossline.runtime.sources.files import FORMS, FileInput
 from crossline.runtime.sources.inputs import api_source, file_source, generated_source
 from crossline.runtime.sources.plan_source import SourcePlan
@@ -173,7 +174,7 @@ def _assembled(
     features: FeaturePipeline | None,
 ) -> Pipeline:
     cores = spark.sparkContext.defaultParallelism
-    before = previous_snapshot(held.folder)
+    before = _before(config, held)
     shards = _shards(config, before, cores)
     if features is not None:
         _check_figures(features.feed, before, held.folder)
@@ -224,6 +225,13 @@ def _assembled(
     )
     in_force.snapshot = lambda: pipeline.snapshot
     return pipeline
+
+
+def _before(config: Config, held: Checkpoint) -> PlanSnapshot | None:
+    """What the run before left, whose states mean the same with the streams of ``config``."""
+    before = previous_snapshot(held.folder)
+    check_streams(before, config.streams, held.shown)
+    return before
 
 
 def _pipeline_settings(

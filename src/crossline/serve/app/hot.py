@@ -98,18 +98,18 @@ class HotRoutes:
     def _wish(self, given: Mapping[str, str]) -> AnswerPreference | HttpReply:
         unknown = sorted(given.keys() - _KNOWN)
         if unknown:
-            return _unfit(unknown[0][:100], "a parameter that is not known", ", ".join(sorted(_KNOWN)))
+            return _unfit(f"?{unknown[0][:100]}", "a parameter that is not known", ", ".join(sorted(_KNOWN)))
         mode = MODES.get(given.get("mode", self.mode))
         if mode is None:
-            return _unfit("mode", given["mode"][:100], "exact or peek")
+            return _unfit("?mode", given["mode"][:100], "exact or peek")
         timeout_ms = given.get("timeout_ms", str(self.timeout_ms))
         if not timeout_ms.isascii() or not timeout_ms.isdigit() or len(timeout_ms) > len(str(TIMEOUT_MS_MAX)):
-            return _unfit("timeout_ms", timeout_ms[:100], f"a whole number, {TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX}")
+            return _unfit("?timeout_ms", timeout_ms[:100], f"a whole number, {TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX}")
         if not TIMEOUT_MS_MIN <= int(timeout_ms) <= TIMEOUT_MS_MAX:
-            return _unfit("timeout_ms", timeout_ms, f"{TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX}")
+            return _unfit("?timeout_ms", timeout_ms, f"{TIMEOUT_MS_MIN} to {TIMEOUT_MS_MAX}")
         dry_run = _FLAGS.get(given.get("dry_run", "false"))
         if dry_run is None:
-            return _unfit("dry_run", given["dry_run"][:100], "true or false")
+            return _unfit("?dry_run", given["dry_run"][:100], "true or false")
         return AnswerPreference(mode, int(timeout_ms) / 1000, dry_run)
 
 

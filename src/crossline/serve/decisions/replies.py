@@ -12,10 +12,13 @@ import orjson
 from crossline.basics.times import instant_text
 from crossline.evaluate.decisions.decision import SCHEMA_VERSION, decision_id
 from crossline.io.sinks.base import wall_clock_ms
+from crossline.serve.decisions.record_faults import fault_of
 from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.values import Answered, AsOf, Basis, Degraded, SubmittedRecord
 
 JSON, PROBLEM = "application/json", "application/problem+json"
+# What the type of a problem ends in, as other routes have it (docs/api.md).
+_KINDS = {400: "invalid", 404: "not-found", 409: "conflict", 422: "invalid", 500: "fault", 503: "try-again"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,13 @@ def problem(
     status: int, detail: str, errors: Sequence[Mapping[str, Any]] = (), headers: Mapping[str, str] | None = None
 ) -> HttpReply:
     """What is wrong with a request, or kept it from being answered."""
-    title = HTTPStatus(status).phrase
-    body: dict[str, Any] = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    if errors:
-        body["errors"] = list(errors)
+    body = {
+        "type": f"urn:crossline:problem:{_KINDS.get(status, 'http')}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "errors": list(errors),
+    }
     return HttpReply(status, orjson.dumps(body), PROBLEM, headers or {})
 
 
@@ -66,9 +72,8 @@ def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -
     """A record as it is asked about now; a problem where it does not fit its stream."""
     if isinstance(checked, CheckedRecord):
         return SubmittedRecord(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
-    errors = [{"pointer": "", "found": checked.reason, "expected": checked.detail, "hint": None}]
     text = f"the record does not fit stream {stream}: {checked.detail}"
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, errors)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, [fault_of(checked)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,9 +183,16 @@ def _version(rule: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if rule is None else {name: rule[name] for name in ("version", "digest")}
 
 
+# What else happens to a rule changes no verdict: its file is gone, a version waits, a model did not score.
+_OF_JUDGING = frozenset({"published", "status_changed", "ended", "tripped"})
+
+
 def _events(events: Iterable[RuleEvent], rule_id: str, since_ms: int | None, known: int | None) -> tuple[str, ...]:
-    """The events of a rule since the answer, which knew version ``known``; else its last event."""
-    mine = [each for each in events if each.rule_id == rule_id and each.event not in {"refused", "waiting"}]
+    """The events since the answer by which a rule judges otherwise; else the last such event.
+
+    ``known``: the version that the answer knew. A publication from before it may be in force from its batch on only.
+    """
+    mine = [each for each in events if each.rule_id == rule_id and each.event in _OF_JUDGING]
     others = [each for each in mine if each.version != known or each.event != "published"]
     since = [each for each in others if since_ms is not None and each.at_ms >= since_ms]
     if not mine:

@@ -52,16 +52,16 @@ def test_a_record_is_answered() -> None:
 @pytest.mark.parametrize(
     ("query", "pointer"),
     [
-        ("mode=guess", "mode"),
-        ("mode=", "mode"),
-        ("timeout_ms=4", "timeout_ms"),
-        ("timeout_ms=30001", "timeout_ms"),
-        ("timeout_ms=-50", "timeout_ms"),
-        ("timeout_ms=5e1", "timeout_ms"),
-        ("timeout_ms=" + "9" * 5_000, "timeout_ms"),
-        ("timeout_ms=%D9%A5%D9%A0", "timeout_ms"),
-        ("dry_run=maybe", "dry_run"),
-        ("dryrun=true", "dryrun"),
+        ("mode=guess", "?mode"),
+        ("mode=", "?mode"),
+        ("timeout_ms=4", "?timeout_ms"),
+        ("timeout_ms=30001", "?timeout_ms"),
+        ("timeout_ms=-50", "?timeout_ms"),
+        ("timeout_ms=5e1", "?timeout_ms"),
+        ("timeout_ms=" + "9" * 5_000, "?timeout_ms"),
+        ("timeout_ms=%D9%A5%D9%A0", "?timeout_ms"),
+        ("dry_run=maybe", "?dry_run"),
+        ("dryrun=true", "?dryrun"),
     ],
 )
 def test_a_bad_query_parameter_is_a_problem(query: str, pointer: str) -> None:
@@ -69,6 +69,7 @@ def test_a_bad_query_parameter_is_a_problem(query: str, pointer: str) -> None:
         reply = await client.post(f"/v1/decisions/payments?{query}", content=payment("t1"))
         assert (reply.status_code, reply.headers["content-type"]) == (400, "application/problem+json")
         assert reply.json()["errors"][0]["pointer"] == pointer
+        assert reply.json()["type"] == "urn:crossline:problem:invalid"
         assert harness.log.there == []
 
     with_server(work)

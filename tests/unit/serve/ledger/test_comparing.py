@@ -135,6 +135,19 @@ def test_a_rule_whose_status_changed_since() -> None:
     ]
 
 
+def test_a_rule_that_came_just_before_the_answer_is_named_by_its_publication() -> None:
+    """What happened to its file later changed no verdict."""
+    published = RuleEvent("published", DECIDED_MS - 5, "late_rule", 1, "active", DECIDED_MS - 60_000)
+    absent = RuleEvent("absent", DECIDED_MS + 5, "late_rule", 1, text="late_rule stands in no file any more")
+    more = {"rule_id": "late_rule", "version": 1, "digest": "d"}
+    found = again(rules=[*BASIS.rules, more], events=[published, absent])
+    text = (
+        "rule log: late_rule version 1 published at 2026-01-01T00:00:59.995Z, status active, effective from "
+        "2026-01-01T00:00:00.000Z"
+    )
+    assert because(found)[0] == ("rule late_rule", [text])
+
+
 def test_a_rule_that_the_log_does_not_know() -> None:
     assert because(again(rules=[]))[0] == ("rule card_burst", ["the rule log knows no rule card_burst"])
 
