@@ -190,6 +190,7 @@ def measure(
     *,
     avro: bool = False,
     behind: Sequence[str] = (),
+    rewrites: bool = True,
 ) -> tuple[list[Phase], list[Mapping[str, Any]], Mapping[str, Any], list[str]]:
     """Run the phases until one is not kept up with; those run, the alerts, the pipeline's own figures, and remarks."""
     with ExitStack() as stack:
@@ -198,7 +199,7 @@ def measure(
         registry = stack.enter_context(LocalRegistry()).url if avro else None
         broker.create_topic(STREAM, PARTITIONS)
         broker.create_topic("alerts")
-        given = stack.enter_context(sink_setup(broker, which, behind))
+        given = stack.enter_context(sink_setup(broker, which, behind, rewrites=rewrites))
         pipeline = write(folder / "pipeline", broker, given, registry, **engine)
         bench = Bench(folder, broker.brokers, registry)
         received, figures = folder / "received.jsonl", folder / "figures.json"
@@ -325,6 +326,7 @@ def main() -> None:
     )
     parser.add_argument("--sinks", choices=["kafka", "redis", "all"], default="kafka", help="sinks of the alerts")
     parser.add_argument("--behind", default="", help="kinds of sinks that no batch waits for, separated by commas")
+    parser.add_argument("--no-rewrites", action="store_true", help="Redis does not rewrite its file meanwhile")
     parser.add_argument("--avro", action="store_true", help="send records as Avro; needs the files of the registry")
     parser.add_argument("--quick", action="store_true", help="only 2,000 records/s, 20 s after a warm-up of 30 s")
     options = parser.parse_args()
@@ -336,6 +338,7 @@ def main() -> None:
         + (", each batch a job of Spark's" if options.in_process == "never" else "")
         + (", all sinks" if options.sinks == "all" else "")
         + (f" ({options.behind} behind)" if options.behind else "")
+        + (", Redis rewrites nothing" if options.no_rewrites else "")
         + (", Avro" if options.avro else ""),
     )
     phases, alerts, figures, remarks = measure(
@@ -345,6 +348,7 @@ def main() -> None:
         options.sinks,
         avro=options.avro,
         behind=options.behind.split(","),
+        rewrites=not options.no_rewrites,
     )
     for phase in phases:
         add_row(report, phase, alerts)

@@ -50,16 +50,22 @@ class SinkSetup:
 
 
 @contextmanager
-def sink_setup(broker: LocalBroker, which: str, behind: Sequence[str] = ()) -> Iterator[SinkSetup]:
+def sink_setup(
+    broker: LocalBroker, which: str, behind: Sequence[str] = (), *, rewrites: bool = True
+) -> Iterator[SinkSetup]:
     """``which`` is ``kafka``: alerts to a topic. ``redis``: to Redis too. ``all``: to PostgreSQL too, and decisions.
 
-    ``behind``: kinds of sinks that no batch waits for.
+    ``behind``: kinds of sinks that no batch waits for. ``rewrites``: whether Redis rewrites its append-only file
+    meanwhile, in a process of its own.
     """
     kafka = {"kind": "kafka", "brokers": broker.brokers, "topic": "alerts"}
     with ExitStack() as stack:
         found = SinkSetup([kafka])
         if which in {"redis", "all"}:
             redis = stack.enter_context(LocalRedis())
+            if not rewrites:
+                with redis.client() as client:
+                    client.config_set("auto-aof-rewrite-percentage", 0)
             found.sinks.append({"kind": "redis", "port": redis.port})
             found.pids["redis"] = redis.pid or 0
         if which == "all":
