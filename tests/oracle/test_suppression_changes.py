@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.evaluate import shard as shards_of
@@ -22,13 +20,10 @@ from crossline.state.retraction import replays
 
 from .fastpath import FastPath, plans_of, stream_spec
 from .naive_suppressions import naive_suppressions
-from .strategies import START_MS, STREAM, Body, Record
-from .test_constant_verdicts import near, storms
-from .test_corrections import BUSY, WITHIN, disordered, reevaluated
-from .test_corrections_keys import BUSY as OF_KEYS
-from .test_detect_equals_naive import DEEP, Shape, many, run, shapes
-
-some = settings(many, max_examples=2000 if DEEP else 12)
+from .near_thresholds import LEAST, RECORDS, RULES, hot_key, some
+from .strategies import Body, Record
+from .test_corrections import reevaluated
+from .test_detect_equals_naive import Shape, run, shapes
 
 
 def compared(found: list[Any]) -> Any:
@@ -57,12 +52,7 @@ def changes_of(rules: list[Body], made: Sequence[Record], shape: Shape, least: i
 
 
 @some
-@given(
-    st.data(),
-    near() | st.lists(st.sampled_from(BUSY) | st.sampled_from(OF_KEYS), min_size=1, max_size=2),
-    disordered(25) | storms(40),
-    st.sampled_from([1, sys.maxsize]),
-)
+@given(st.data(), RULES, RECORDS, LEAST)
 def test_changes_as_columns_are_those_row_by_row(
     data: st.DataObject, bodies: list[Body], made: list[Record], least: int
 ) -> None:
@@ -72,15 +62,8 @@ def test_changes_as_columns_are_those_row_by_row(
 
 def test_a_hot_key_near_its_threshold_changes_at_many_records() -> None:
     """Each late record moves the crossing, so records have another alert; some begin to hold, and some cease to."""
-    rule: Body = {**WITHIN, "rule_id": "r0", "version": 1, "source_topic": STREAM, "rule_type": "velocity"}
-    rule |= {"group_by": "account", "aggregation_type": "avg", "aggregation_field": "amount", "window": "2s"}
-    drawn, made = random.Random(7), list[Record]()
-    for number in range(300):
-        at_ms = START_MS + 100 * number
-        late_ms = drawn.choice([0, 0, 0, 0, drawn.randrange(5_900)])
-        fields = {"account": "a1", "device": 1, "amount": drawn.randrange(7), "price": 0.1, "kind": "POS"}
-        made.append({**fields, "_id": f"t{number}", "_event_ms": at_ms - late_ms, "_ingest_ms": at_ms})
-    found = changes_of([{**rule, "aggregation_threshold": 3}], made, Shape(1, [(0, 150), (150, 300)], []), 4)
+    rule, made = hot_key()
+    found = changes_of([rule], made, Shape(1, [(0, 150), (150, 300)], []), 4)
     of_record = Counter(each.hit.record_id for each in found)
     assert max(of_record.values()) >= 3
     assert {each.stands for each in found} == {True, False}
