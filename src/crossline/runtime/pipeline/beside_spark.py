@@ -79,11 +79,11 @@ def driver_standby(
     if all(source.chunks is not None for source in sources):
         spill_folder = java.folder.path / f"spill-{secrets.token_hex(8)}"
         intakes = {source.stream: source.intake for source in sources}
-        given = StageSetup(snapshot, cache, count, folder, spill_folder, intakes, settings.topic, standbys_here=False)
+        given = StageSetup(snapshot, cache, count, folder, spill_folder, intakes, settings.topic, elsewhere=True)
         processes = StageProcesses(path, given, count, stopping)
         run, close = run_chunks(processes, settings, sources, spill_folder), processes.close
     elif _small(sources):
-        setup = _setup(settings, sources, snapshot, cache, folder, standbys_here=False)
+        setup = _setup(settings, sources, snapshot, cache, folder, elsewhere=True)
         runner = InProcessRunner(path, setup, stopping)
         run, close = run_ranges(runner, settings, sources), runner.close
     else:
@@ -105,7 +105,7 @@ def _setup(
     cache: ShardCache,
     folder: Path,
     *,
-    standbys_here: bool = True,
+    elsewhere: bool = False,
 ) -> Setup:
     """Of a process that reads topics; ``folder``: where state servers are announced."""
     clients = {source.stream: source.client for source in sources if source.client is not None}
@@ -121,7 +121,7 @@ def _setup(
         clients,
         settings.topic,
         listed=listed,
-        standbys_here=standbys_here,
+        elsewhere=elsewhere,
     )
 
 

@@ -51,7 +51,7 @@ class Setup:
     """What the process is to know once. ``clients``: by stream, how its brokers are reached; never printed.
 
     ``patience_s``: with records that do not come. ``listed``: by stream that is no topic, the folder of its chunks.
-    ``standbys_here``: those of the state servers, where there are to be any.
+    ``elsewhere``: see ``StateServerJudge``.
     """
 
     source: SnapshotSource
@@ -63,7 +63,7 @@ class Setup:
     topic: DecisionTopic | None = None
     patience_s: float = READ_WAIT_S
     listed: Mapping[str, str] = field(default_factory=dict)
-    standbys_here: bool = True
+    elsewhere: bool = False
 
     def __repr__(self) -> str:
         return f"Setup({', '.join(self.intakes)})"
@@ -103,7 +103,7 @@ class InProcessWorker:
         self._lists = {stream: ChunkList(folder) for stream, folder in setup.listed.items()}
         self._intake = StreamIntake(setup.intakes)
         self._judge = StateServerJudge(
-            setup.source, setup.cache, setup.state_servers, setup.topic, elsewhere=not setup.standbys_here
+            setup.source, setup.cache, setup.state_servers, setup.topic, elsewhere=setup.elsewhere
         )
 
     def run(self, request: BatchRequest) -> Rows | None:

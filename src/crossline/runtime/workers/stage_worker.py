@@ -42,7 +42,7 @@ class StageSetup:
     """What a process is to know once.
 
     ``folder``: Java's, where state servers are announced. ``spill_folder``: where large bodies of rows go. ``topic``:
-    where decisions on all records go. ``standbys_here``: those of the state servers, where there are to be any.
+    where decisions on all records go. ``elsewhere``: see ``StateServerJudge``.
     """
 
     source: SnapshotSource
@@ -52,7 +52,7 @@ class StageSetup:
     spill_folder: Path
     intakes: Mapping[str, Intake]
     topic: DecisionTopic | None = None
-    standbys_here: bool = True
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class StageWorker:
         self._setup = setup
         self._intake = StreamIntake(setup.intakes)
         self._judge = StateServerJudge(
-            setup.source, setup.cache, setup.state_servers, setup.topic, elsewhere=not setup.standbys_here
+            setup.source, setup.cache, setup.state_servers, setup.topic, elsewhere=setup.elsewhere
         )
 
     def run(self, request: StageRequest) -> StageRows | None:
