@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,8 @@ from psycopg import Copy
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.alert_json import json_bytes
 from crossline.evaluate.decisions.columns import DecisionColumns, DecisionHead
-from crossline.io.postgres.delivered import COPY_BEGIN, COPY_END, identity, identity_start, month_of
+from crossline.io.postgres.decision_ids import TABLE, decision_identities
+from crossline.io.postgres.delivered import COPY_BEGIN, COPY_END, START, instant_of, micros_of, month_of
 from crossline.io.postgres.stored_rows import StoredRows
 from crossline.io.postgres.text_escapes import BYTES_MAX, escape, escape_value, held, held_otherwise, indexed
 from crossline.io.sinks.decisions import Decisions
@@ -26,41 +25,44 @@ _COLUMNS = (
 )
 _NULL = b"\xff\xff\xff\xff"
 _INSTANT = (8).to_bytes(4, "big")  # begins a time: microseconds since the start of 2000, of 8 bytes
-_START = datetime(2000, 1, 1, tzinfo=UTC)
 _START_MS = 946_684_800_000
 _PIECE = 1_000  # rows that are handed over at once
-_IN_JSON = re.compile(rb"[ !#-\[\]-\x7f]*").fullmatch  # characters that stand in JSON as they are
 
 
-class DecisionRows(StoredRows[bytes]):
+class DecisionRows(StoredRows):
     """The rows of ``decisions``, of two with one id the first, as ``TableRows`` of another table."""
 
-    table = "decisions"
+    table = TABLE
     columns = _COLUMNS
     form = " (FORMAT binary)"
 
     def __init__(self, decisions: Sequence[Mapping[str, Any]], now_ms: int, pipeline: str, batch_id: int) -> None:
         given = decisions.columns if isinstance(decisions, Decisions) else _columns(decisions)
-        own = _names(given.ids)
-        mark = (_instant(_START + timedelta(milliseconds=now_ms - _START_MS)), _text(indexed(pipeline)), _i64(batch_id))
+        own, stored = _names(given.ids), indexed(pipeline)
+        mark = (_instant(START + timedelta(milliseconds=now_ms - _START_MS)), _text(stored), _i64(batch_id))
         starts = [b"".join((b"\0\x10", *_common(head), *mark)) for head in given.heads]
-        heads, records, bodies, times = given.head.tolist(), _names(given.record_ids), _bodies(given), _times(given)
-        size = {n: n.to_bytes(4, "big") for n in {len(each) for texts in (own, records, bodies) for each in texts}}
+        micros = _micros(given)
+        heads, records, bodies, times = given.head.tolist(), _names(given.record_ids), _bodies(given), _instants(micros)
+        size = {n: n.to_bytes(4, "big") for texts in (own, records, bodies) for n in set(map(len, texts))}
         fields = (heads, own, records, times, bodies)
         rows = [
             b"".join([starts[head], size[len(name)], name, size[len(record)], record, at, size[len(body)], body])
             for head, name, record, at, body in zip(*fields, strict=True)
         ]
-        found: dict[str, tuple[str, bytes]] = {}
-        for name, month, row in zip(_identities(pipeline, given.ids), _months(given), rows, strict=True):
-            found.setdefault(name, (month, row))
-        self._rows = found
+        identities, months = decision_identities(pipeline, stored, given.ids), _months(given)
+        if len(set(identities)) < len(identities):
+            first = dict(zip(reversed(identities), reversed(range(len(identities))), strict=True))
+            kept = sorted(first.values())
+            rows, identities = [rows[at] for at in kept], [identities[at] for at in kept]
+            months, micros = [months[at] for at in kept], micros[kept]
+        self._rows, self.identities, self.months, self.micros = rows, identities, months, micros
 
-    def write(self, copy: Copy, identities: Sequence[str]) -> None:
-        """Give the server the rows of ``identities``."""
+    def write(self, copy: Copy, numbers: Sequence[int] | None = None) -> None:
+        """Give the server the rows with these numbers, by default all."""
+        rows = self._rows if numbers is None else [self._rows[number] for number in numbers]
         copy.write(COPY_BEGIN)
-        for at in range(0, len(identities), _PIECE):
-            copy.write(b"".join([self._rows[each][1] for each in identities[at : at + _PIECE]]))
+        for at in range(0, len(rows), _PIECE):
+            copy.write(b"".join(rows[at : at + _PIECE]))
         copy.write(COPY_END)
 
 
@@ -83,7 +85,7 @@ def _common(head: DecisionHead) -> Iterator[bytes]:
     yield _NULL if head.revises is None else _text(indexed(str(head.revises)))
     yield _NULL if head.because is None else _text(escape(str(head.because)))
     yield _text(escape(str(head.stream)))
-    yield _NULL if head.decided_at is None else _instant(_read(head.decided_at))
+    yield _NULL if head.decided_at is None else _instant(instant_of(head.decided_at))
 
 
 def _field(raw: bytes) -> bytes:
@@ -103,24 +105,19 @@ def _f64(value: Any) -> bytes:
 
 
 def _instant(instant: datetime) -> bytes:
-    return _INSTANT + _micros(instant).to_bytes(8, "big", signed=True)
+    return _INSTANT + micros_of(instant).to_bytes(8, "big", signed=True)
 
 
-def _read(text: str) -> datetime:
-    """An instant of a decision; raises ValueError where it is none."""
-    read = datetime.fromisoformat(text)
-    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
-
-
-def _micros(instant: datetime) -> int:
-    return (instant - _START) // timedelta(microseconds=1)
-
-
-def _times(given: DecisionColumns) -> list[bytes]:
-    """The event times as fields."""
+def _micros(given: DecisionColumns) -> I64:
+    """The event times as the database counts them."""
     micros: I64 = (given.event_ms - _START_MS) * 1_000
     for number, value in given.values.items():
-        micros[number] = _micros(_read(value["event_time"]))
+        micros[number] = micros_of(instant_of(value["event_time"]))
+    return micros
+
+
+def _instants(micros: I64) -> list[bytes]:
+    """Times as fields."""
     raw = micros.astype(">i8").tobytes()
     return [_INSTANT + raw[at : at + 8] for at in range(0, len(raw), 8)]
 
@@ -141,20 +138,6 @@ def _names(names: Sequence[bytes]) -> Sequence[bytes]:
     if every.isascii() and b"\0" not in every and max(map(len, names), default=0) <= BYTES_MAX // 4:
         return names
     return [indexed(each.decode(errors="surrogatepass")).encode() for each in names]
-
-
-def _identities(pipeline: str, ids: Sequence[bytes]) -> list[str]:
-    """As ``identity`` gives them."""
-    start = identity_start(pipeline, DecisionRows.table)
-    if _IN_JSON(b"".join(ids)) is None:
-        return [identity(start, (each.decode(errors="surrogatepass"),)) for each in ids]
-    begun = hashlib.blake2b(start + b', "', digest_size=16)
-    found = []
-    for each in ids:
-        digest = begun.copy()
-        digest.update(each + b'"]')
-        found.append(digest.hexdigest())
-    return found
 
 
 def _bodies(given: DecisionColumns) -> list[bytes]:

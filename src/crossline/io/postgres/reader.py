@@ -12,6 +12,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import read_alert
 from crossline.io.postgres.client import Connection, DatabaseAddress, translated_errors
+from crossline.io.postgres.decision_lookup import decisions_named, starts_with
 from crossline.io.postgres.migrate import version_of
 from crossline.io.postgres.rows import entity
 from crossline.io.postgres.text_escapes import MARK, escape, indexed, unescape, unescape_value
@@ -42,6 +43,7 @@ class PostgresReader:
             except BaseException:
                 self._connection.close()
                 raise
+        self._version = version or 0
         if not version:
             self._connection.close()
             raise UsageError(f"there is no store at {place.name}; a pipeline makes it when it starts")
@@ -71,7 +73,7 @@ class PostgresReader:
 
     def find(self, prefix: str, limit: int = 10) -> list[StoredAlert]:
         """The alerts whose id starts with ``prefix``, at most ``limit``."""
-        where, values = _starts("alert_id", prefix)
+        where, values = starts_with("alert_id", prefix)
         query = f"""SELECT body::text, pipeline, at_partition, at_offset FROM alerts WHERE {where}
             ORDER BY alert_id, seq LIMIT %s"""  # noqa: S608 - as above
         return [
@@ -93,9 +95,9 @@ class PostgresReader:
 
     def find_decisions(self, name: str, limit: int = 10) -> list[dict[str, Any]]:
         """Decisions whose id starts with ``name``, and those on the record whose id it is; at most ``limit``."""
-        where, values = _starts("decision_id", name)
-        query = f"SELECT body::text FROM decisions WHERE {where} OR record_id = %s ORDER BY event_time, seq LIMIT %s"  # noqa: S608 - as above
-        return [_decision(body) for (body,) in self._all(query, [*values, indexed(name), limit])]
+        found = [self._all(query, [*values, limit]) for query, values in decisions_named(name, self._version)]
+        every = {seq: (at, seq, body) for rows in found for at, seq, body in rows}
+        return [_decision(body) for _, _, body in sorted(every.values())[:limit]]
 
     def rule_body(self, pipeline: str, rule_id: str, version: int) -> dict[str, Any] | None:
         """A version of a rule as ``pipeline`` took it up; None where the store does not have it."""
@@ -220,12 +222,6 @@ def _read(name: str, value: Any) -> Any:
     if name == "delivered_at":
         return instant_text(value)
     return unescape(value) if isinstance(value, str) else value
-
-
-def _starts(column: str, prefix: str) -> Where:
-    """Ids have no character above f, so that g bounds them; the range uses the index."""
-    low = escape(prefix.lower())
-    return f"({column} >= %s AND {column} < %s)", [low, f"{low}g"]
 
 
 def _of_alerts(which: AlertFilter) -> Where:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
+import numpy as np
 from psycopg import Copy
 
 from crossline.basics.times import instant_text
 from crossline.evaluate.alerts.alert_json import json_bytes, number_of
 from crossline.io.postgres.decision_rows import DecisionRows
-from crossline.io.postgres.delivered import identity, identity_start, month_of
+from crossline.io.postgres.delivered import identity, identity_start, instant_of, micros_of, month_of
 from crossline.io.postgres.stored_rows import StoredRows
 from crossline.io.postgres.text_escapes import escape, escape_value, held, indexed
 from crossline.io.sinks.base import Delivery
@@ -47,7 +48,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 
 
-class TableRows(StoredRows[Row]):
+class TableRows(StoredRows):
     """Rows of ``table``, of two with one name the first."""
 
     form = ""
@@ -57,17 +58,20 @@ class TableRows(StoredRows[Row]):
         self.columns = TABLES[table]
         at = self.columns.index(PARTITIONED.get(table, "delivered_at"))
         start = identity_start(pipeline, table)
-        self._rows = {}
+        found: dict[bytes, Row] = {}
         for name, row in named:
-            self._rows.setdefault(identity(start, name), (month_of(row[at]), row))
+            found.setdefault(identity(start, name), row)
+        self._rows, self.identities = list(found.values()), list(found)
+        self.months = [month_of(row[at]) for row in self._rows]
+        self.micros = np.array([micros_of(instant_of(row[at])) for row in self._rows], np.int64)
 
-    def write(self, copy: Copy, identities: Sequence[str]) -> None:
-        """Give the server the rows of ``identities``."""
-        for each in identities:
-            copy.write_row(self._rows[each][1])
+    def write(self, copy: Copy, numbers: Sequence[int] | None = None) -> None:
+        """Give the server the rows with these numbers, by default all."""
+        for row in self._rows if numbers is None else [self._rows[number] for number in numbers]:
+            copy.write_row(row)
 
 
-def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows[Any]]:
+def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows]:
     """The rows of each table that has any; of two rows with one identity the first."""
     now = instant_text(now_ms)
     mark = (now, indexed(delivery.pipeline), delivery.batch_id)
@@ -78,7 +82,7 @@ def rows_of(delivery: Delivery, now_ms: int) -> list[StoredRows[Any]]:
         "rule_events": _rules(delivery, mark),
         "batches": _batch(delivery, mark),
     }
-    found: list[StoredRows[Any]] = [TableRows(table, delivery.pipeline, named) for table, named in made.items()]
+    found: list[StoredRows] = [TableRows(table, delivery.pipeline, named) for table, named in made.items()]
     found.insert(1, DecisionRows(delivery.decisions, now_ms, delivery.pipeline, delivery.batch_id))
     return [each for each in found if each.identities]
 
@@ -111,8 +115,7 @@ def _json(value: Any) -> str:
 
 def _instant(value: Any) -> str:
     """An instant of an alert as the database reads it too; raises ValueError where it is none."""
-    read = datetime.fromisoformat(value)
-    return str(value) if read.tzinfo is not None else read.replace(tzinfo=UTC).isoformat()
+    return str(value) if datetime.fromisoformat(value).tzinfo is not None else instant_of(value).isoformat()
 
 
 def _alerts(delivery: Delivery, now: str, mark: Row) -> Iterator[tuple[Row, Row]]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any, Self
 
+import numpy as np
 import psycopg
 from psycopg import sql
 
@@ -15,7 +16,7 @@ from crossline.basics.errors import SinkError, StateError
 from crossline.basics.times import instant_text
 from crossline.io.net.deadline import Deadline
 from crossline.io.postgres.client import Connection, DatabaseAddress, address_of, connection_deadline, translated_errors
-from crossline.io.postgres.delivered import delivered_rows
+from crossline.io.postgres.delivered import IDENTITY_BYTES, START, delivered_rows
 from crossline.io.postgres.migrate import migrate
 from crossline.io.postgres.partitions import Partitions
 from crossline.io.postgres.rows import PARTITIONED, rows_of
@@ -27,7 +28,6 @@ from crossline.settings.postgres import PostgresSettings
 
 ANSWER_S_MAX = 120.0  # that a batch may take at first; a server that is slower gets twice as long the next time
 PREPARE_S_MAX = 3_600.0  # tables of an earlier version may be large
-_IDENTITY_BYTES = 16
 _CLOCK_MS_MAX = 32_503_680_000_000  # in the year 3000
 
 log = get_logger(__name__)
@@ -149,7 +149,7 @@ class PostgresSink:
             self._run_id = int(row[0]) if row is not None else None
         self._partitions.forget()
 
-    def _store(self, connection: Connection, rows: Sequence[StoredRows[Any]], now_ms: int) -> None:
+    def _store(self, connection: Connection, rows: Sequence[StoredRows], now_ms: int) -> None:
         today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
         of_months = ((each.table, month) for each in rows if each.table in PARTITIONED for month in set(each.months))
         wanted = {(table, date.fromisoformat(month)) for table, month in of_months}
@@ -175,40 +175,39 @@ class PostgresSink:
 
 
 # In the order of the identities: two that deliver the same wait for each other, and not in a ring.
-_TAKE = """WITH fresh AS (INSERT INTO delivered (identity, month)
-    SELECT identity, month FROM unnest(%s::uuid[], %s::date[]) AS given (identity, month) ORDER BY identity
-    ON CONFLICT (identity) DO NOTHING RETURNING identity)
+_TAKE = """WITH fresh AS (INSERT INTO delivered (identity, month, at)
+    SELECT identity, month, at FROM unnest(%s::uuid[], %s::date[], %s::timestamptz[]) AS given (identity, month, at)
+    ORDER BY identity ON CONFLICT (identity) DO NOTHING RETURNING identity)
     SELECT string_agg(uuid_send(identity), ''::bytea) FROM fresh"""
 
 
-def _insert(connection: Connection, given: StoredRows[Any]) -> bool:
+def _insert(connection: Connection, given: StoredRows) -> bool:
     """Note the rows as delivered, and copy those that were not so before, in their order; whether all were not."""
-    every = given.identities
+    instants = np.datetime_as_string(np.datetime64(START.replace(tzinfo=None), "us") + given.micros, timezone="UTC")
     with connection.cursor(binary=True) as cursor:
-        cursor.execute(_TAKE, [f"{{{','.join(each)}}}" for each in (every, given.months)])
+        columns = ([each.hex() for each in given.identities], given.months, instants.tolist())
+        cursor.execute(_TAKE, [f"{{{','.join(each)}}}" for each in columns])
         row = cursor.fetchone()
         fresh: bytes = (row[0] if row is not None else None) or b""
-        if len(fresh) < _IDENTITY_BYTES * len(every):
-            taken = {fresh[at : at + _IDENTITY_BYTES].hex() for at in range(0, len(fresh), _IDENTITY_BYTES)}
-            every = [each for each in every if each in taken]
-        if every:
-            _copy(cursor, given, every)
-    return len(every) == len(given.identities)
+        taken = {fresh[at : at + IDENTITY_BYTES] for at in range(0, len(fresh), IDENTITY_BYTES)}
+        if taken:
+            _copy(cursor, given, [number for number, each in enumerate(given.identities) if each in taken])
+    return len(taken) == len(given.identities)
 
 
-def _insert_fresh(connection: Connection, given: StoredRows[Any]) -> None:
+def _insert_fresh(connection: Connection, given: StoredRows) -> None:
     """As ``_insert``, of rows none of which was delivered before: a copy takes the server a third of what _TAKE takes.
 
     Raises UniqueViolation where one was; nothing of the transaction stands then.
     """
     with connection.cursor() as cursor:
-        with cursor.copy("COPY delivered (identity, month) FROM STDIN (FORMAT binary)") as copy:
-            copy.write(delivered_rows(given.identities, given.months))
-        _copy(cursor, given, given.identities)
+        with cursor.copy("COPY delivered (identity, month, at) FROM STDIN (FORMAT binary)") as copy:
+            copy.write(delivered_rows(given.identities, given.months, given.micros))
+        _copy(cursor, given)
 
 
-def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], given: StoredRows[Any], identities: Sequence[str]) -> None:
+def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], given: StoredRows, numbers: Sequence[int] | None = None) -> None:
     columns = sql.SQL(", ").join(map(sql.Identifier, given.columns))
     copying = sql.SQL("COPY {} ({}) FROM STDIN{}").format(sql.Identifier(given.table), columns, sql.SQL(given.form))
     with cursor.copy(copying) as copy:
-        given.write(copy, identities)
+        given.write(copy, numbers)

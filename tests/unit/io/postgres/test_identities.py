@@ -18,5 +18,5 @@ NAMES = st.lists(TEXT | st.none() | st.integers(), min_size=1, max_size=6)
 @given(TEXT, TEXT, NAMES)
 def test_an_identity_is_a_digest_of_a_json_list(pipeline: str, table: str, name: list[Any]) -> None:
     text = json.dumps([pipeline, table, *name])
-    expected = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    expected = hashlib.blake2b(text.encode(), digest_size=16).digest()
     assert identity(identity_start(pipeline, table), name) == expected
