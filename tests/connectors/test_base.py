@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,9 +15,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import CrosslineError, PermanentError, SinkError, UsageError
+from crossline.evaluate.decisions.columns import DecisionColumns
 from crossline.io.sinks import base
 from crossline.io.sinks.base import Delivery, RetryPolicy, build_sink, deliver_all, for_delivery, register_sink
 from crossline.io.sinks.console import ConsoleSink
+from crossline.io.sinks.decisions import Decisions
 from crossline.io.sinks.jsonl import JsonlSink
 from crossline.io.sqlite.sink import SqliteSink
 from crossline.settings.fields import Settings
@@ -59,6 +63,20 @@ def test_a_sink_that_is_down_holds_the_batch_and_the_others_are_not_called_again
         ("warning", 1, 4, "down"),
         ("warning", 2, 4, "down"),
     ]
+
+
+@pytest.mark.parametrize("sinks", [1, 3])
+def test_what_is_delivered_is_let_go_of_at_once(sinks: int) -> None:
+    """Python looks for garbage in circles seldom, and a batch may have megabytes of decisions."""
+    given = Decisions(DecisionColumns.of_values([], []))
+    gone = weakref.ref(given)
+    gc.disable()
+    try:
+        deliver_all([Flaky() for _ in range(sinks)], Delivery("p", 0, decisions=given))
+        del given
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_permanent_error_is_raised_and_keeps_the_batch_from_no_other_sink() -> None:

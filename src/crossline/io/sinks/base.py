@@ -243,7 +243,7 @@ def _until_delivered(
         wait=_Pause(policy),
         stop=bound | stop_when_event_set(stop),
         sleep=sleep_using_event(stop),
-        before_sleep=_warn(sink, delivery, watch),
+        before_sleep=_warn(sink, watch),
         reraise=True,
     )(sink.deliver, delivery)
     if watch is not None:
@@ -268,8 +268,10 @@ def _requested_ms(state: RetryCallState) -> int:
     return (error.retry_after_ms or 0) if isinstance(error, RetryableError) else 0
 
 
-def _warn(sink: Sink, delivery: Delivery, watch: SinkWatch | None) -> Any:
+def _warn(sink: Sink, watch: SinkWatch | None) -> Any:
+    # The delivery comes with the state: what Retrying has is garbage in a circle, for which Python looks seldom.
     def warn(state: RetryCallState) -> None:
+        delivery: Delivery = state.args[0]
         if watch is not None:
             watch.failed(sink, state.outcome.exception() if state.outcome else None)
         log.warning(
