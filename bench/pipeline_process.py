@@ -19,6 +19,7 @@ import psutil
 
 from crossline.io.sinks.base import Delivery
 from crossline.observe.watch.run_watch import RunWatch as Pages
+from crossline.runtime.machine.freed_memory import DRIVER_ARENAS, keep_freed_memory
 from crossline.runtime.machine.garbage import OBJECTS_AT_START, collect_seldom
 from crossline.runtime.machine.thread_turns import take_short_turns
 from crossline.runtime.pipeline import pipeline
@@ -121,6 +122,7 @@ def main() -> None:
     options = parser.parse_args()
     collect_seldom(OBJECTS_AT_START)  # as the command does
     take_short_turns()
+    keep_freed_memory(arenas_max=DRIVER_ARENAS)
     if options.no_placement:
         pipeline.shard_placement_of = lambda *_: None  # type: ignore[assignment]
         options.set.append("spark.locality.wait.process=0")

@@ -17,6 +17,9 @@ from dev.services.supervision import HOST, Home, free_ports
 
 _START_S_MAX = 30.0
 _LOG_TAIL = 10
+# It keeps what it frees, as servers of distributions do, which come with another allocator: each batch of decisions
+# would take new pages for its log otherwise.
+_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 
 
 class LocalRedis(Server):
@@ -69,7 +72,7 @@ class LocalRedis(Server):
             own.write_text(f'requirepass "{self._password}"\n', encoding="utf-8")
             settings = [str(own), *settings]
         command = [str(server_binary()), *settings]
-        self._process = self._opened.start(command, self.log_file)
+        self._process = self._opened.start(command, self.log_file, environment={**os.environ, **_MEMORY})
         self._await_answer(self._process)
 
     def _await_answer(self, process: subprocess.Popen[bytes]) -> None:

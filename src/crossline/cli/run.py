@@ -22,6 +22,7 @@ from crossline.cli.startup import Startup
 from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.logs import of_run
 from crossline.runtime.java.launch import RunningJava, kill_java, launch_ahead
+from crossline.runtime.machine.freed_memory import DRIVER_ARENAS, keep_freed_memory
 from crossline.runtime.machine.thread_turns import take_short_turns
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def _run(pipeline: Path, stopping: Stopping, startup: Startup, progress: Progres
             allow_no_rules=wanted.allow_no_rules,
             stored_past=_stored_past(config),
         )
+        keep_freed_memory(arenas_max=DRIVER_ARENAS)  # a batch takes the megabytes that the one before freed
         running = assemble(spark, config, options, held=held)
         if watch is not None:
             watch.follow(running)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as the C library numbers them
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # as the C library numbers them
 APART_BYTES = 32 * 1024 * 1024  # what is as large has pages of its own; the C library refuses more
 KEPT_BYTES = 256 * 1024 * 1024
+DRIVER_ARENAS = 2  # its threads take turns; those of Kafka's client have few bytes each
 
 
-def keep_freed_memory() -> None:
+def keep_freed_memory(*, arenas_max: int | None = None) -> None:
     """Let this process keep what it frees, up to KEPT_BYTES, for what it needs next.
+
+    ``arenas_max``: of a process with many threads. What one thread frees, another one takes then; by default each would
+    keep memory of its own.
 
     One that goes through batches frees and takes the same megabytes again and again. By default the C library gives
     them back in between, and Arrow does so by itself; the system then makes each page anew, zeroed: 105,000 of the
@@ -22,6 +26,8 @@ def keep_freed_memory() -> None:
         return
     mallopt(_MMAP_THRESHOLD, APART_BYTES)
     mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+    if arenas_max is not None:
+        mallopt(_ARENA_MAX, arenas_max)
     import pyarrow as pa  # noqa: PLC0415 - the daemon trims its path before it loads any
 
     pa.set_memory_pool(pa.system_memory_pool())

@@ -41,3 +41,23 @@ print(pages() - before)
 def test_a_process_takes_the_pages_again_that_it_has_freed() -> None:
     found = subprocess.run([sys.executable, "-c", PROGRAM], check=True, capture_output=True, text=True)
     assert int(found.stdout) < PAGES_FEW
+
+
+# A thread for each batch and sink, as the driver has them.
+THREADS = """
+import threading
+
+def each():
+    for _ in range(3):
+        thread = threading.Thread(target=batch)
+        thread.start()
+        thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="a C library without mallopt")
+def test_threads_take_the_pages_of_threads_before_them() -> None:
+    program = PROGRAM.replace("    batch()\n", "    each()\n").replace("def pages():", f"{THREADS}\ndef pages():")
+    program = program.replace("keep_freed_memory()", "keep_freed_memory(arenas_max=2)")
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert int(found.stdout) < 15 * PAGES_FEW
