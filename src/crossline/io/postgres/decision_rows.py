@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _NULL = b"\xff\xff\xff\xff"
 _INSTANT = (8).to_bytes(4, "big")  # begins a time: microseconds since the start of 2000, of 8 bytes
 _START_MS = 946_684_800_000
 _PIECE = 1_000  # rows that are handed over at once
+_Parts = Sequence[Sequence[bytes]]  # of each part of a row that of each row, in the order in which they stand in it
 
 
 class DecisionRows(StoredRows):
@@ -41,29 +43,31 @@ class DecisionRows(StoredRows):
         own, stored = _names(given.ids), indexed(pipeline)
         mark = (_instant(START + timedelta(milliseconds=now_ms - _START_MS)), _text(stored), _i64(batch_id))
         starts = [b"".join((b"\0\x10", *_common(head), *mark)) for head in given.heads]
-        micros = _micros(given)
-        heads, records, bodies, times = given.head.tolist(), _names(given.record_ids), _bodies(given), _instants(micros)
+        micros, records, bodies = _micros(given), _names(given.record_ids), _bodies(given)
         size = {n: n.to_bytes(4, "big") for texts in (own, records, bodies) for n in set(map(len, texts))}
-        fields = (heads, own, records, times, bodies)
-        rows = [
-            b"".join([starts[head], size[len(name)], name, size[len(record)], record, at, size[len(body)], body])
-            for head, name, record, at, body in zip(*fields, strict=True)
-        ]
+        sized = ([size[len(each)] for each in texts] for texts in (own, records, bodies))
+        (own_size, record_size, body_size), heads = sized, [starts[head] for head in given.head.tolist()]
+        columns: _Parts = (heads, own_size, own, record_size, records, _instants(micros), body_size, bodies)
         identities, months = decision_identities(pipeline, stored, given.ids), _months(given)
         if len(set(identities)) < len(identities):
             first = dict(zip(reversed(identities), reversed(range(len(identities))), strict=True))
             kept = sorted(first.values())
-            rows, identities = [rows[at] for at in kept], [identities[at] for at in kept]
+            columns, identities = _taken(columns, kept), [identities[at] for at in kept]
             months, micros = [months[at] for at in kept], micros[kept]
-        self._rows, self.identities, self.months, self.micros = rows, identities, months, micros
+        self._columns, self.identities, self.months, self.micros = columns, identities, months, micros
 
     def write(self, copy: Copy, numbers: Sequence[int] | None = None) -> None:
         """Give the server the rows with these numbers, by default all."""
-        rows = self._rows if numbers is None else [self._rows[number] for number in numbers]
+        columns = self._columns if numbers is None else _taken(self._columns, numbers)
         copy.write(COPY_BEGIN)
-        for at in range(0, len(rows), _PIECE):
-            copy.write(b"".join(rows[at : at + _PIECE]))
+        for at in range(0, len(columns[0]), _PIECE):
+            piece = zip(*(column[at : at + _PIECE] for column in columns), strict=True)
+            copy.write(b"".join(chain.from_iterable(piece)))
         copy.write(COPY_END)
+
+
+def _taken(columns: _Parts, numbers: Sequence[int]) -> _Parts:
+    return [[column[number] for number in numbers] for column in columns]
 
 
 def _columns(values: Sequence[Mapping[str, Any]]) -> DecisionColumns:
@@ -140,9 +144,9 @@ def _names(names: Sequence[bytes]) -> Sequence[bytes]:
     return [indexed(each.decode(errors="surrogatepass")).encode() for each in names]
 
 
-def _bodies(given: DecisionColumns) -> list[bytes]:
+def _bodies(given: DecisionColumns) -> Sequence[bytes]:
     """The whole of each as JSON that the database holds."""
     every = given.lines
-    if not any(held_otherwise(line) for line in every):
-        return list(every)
+    if not held_otherwise(b"".join(every)):  # a line begins and ends with a brace: no text goes over two
+        return every
     return [held(line, given.values.get(number) or orjson.loads(line)) for number, line in enumerate(every)]
