@@ -187,7 +187,7 @@ def _judged(
 ) -> BacktestSpec:
     """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.rules.figure_tables import feature_query
     from crossline.rules.ruleset import RuleSet
 

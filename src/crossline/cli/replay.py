@@ -138,7 +138,7 @@ def replay_spec(
     Tables are read up to the watermark: behind it one table may have a batch that another one does not have yet.
     """
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.lake.replays.replay import reach_ms
     from crossline.lake.replays.replay_input import LakeInput
 

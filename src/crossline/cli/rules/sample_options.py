@@ -103,7 +103,7 @@ class TrialInput:
         """``rules``, each in its newest version as if it were active, over the records."""
         from crossline.backtest.backtest import BacktestSpec, RecordedInput
         from crossline.backtest.trial import as_if_active
-        from crossline.evaluate.shard import Bounds
+        from crossline.evaluate.bounds import Bounds
 
         do_without_pandas()
         tell_compiling()

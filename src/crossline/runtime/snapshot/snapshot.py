@@ -16,8 +16,9 @@ import orjson
 from crossline.basics.conditions.lists import Lists, list_from_json
 from crossline.basics.errors import StateError
 from crossline.basics.streams.schema import StreamSpec
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.decision_memory import deciding_plan
-from crossline.evaluate.shard import Bounds, ShardState
+from crossline.evaluate.shard import ShardState
 from crossline.ingest.decode import RecordLayout as DecodeLayout
 from crossline.ingest.enrich.join import Join
 from crossline.ingest.enrich.versions import Tables, TableVersion

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
@@ -15,14 +17,12 @@ import pyarrow as pa
 
 from crossline.basics import wire
 from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.detect import detect, new_state
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.shard import ShardState, judge
 from crossline.evaluate.state_log import apply_delta, encode_delta
-from crossline.ingest.avro.records import decode_avro
-from crossline.ingest.avro.schema import read_schema
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.ingest.decode.clock import UNIT_CODES, real_to_ms, rfc3339_ms, whole_to_ms
-from crossline.ingest.route.keys import warm_pairs
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
@@ -30,9 +30,6 @@ from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import watched_lifeline
-from crossline.state.panes.store import warm as warm_panes
-from crossline.state.patterns.store import warm as warm_patterns
-from crossline.state.retraction.window_totals import warm as warm_retraction
 from crossline.state.windows.store import warm as warm_windows
 from crossline.state.windows.store import warm_in_order
 
@@ -115,11 +112,11 @@ def warm(
     """
     begun = time.monotonic()
     wanted: list[tuple[str, Callable[[], None], bool]] = [
-        ("windows with a resolution", warm_panes, panes),
-        ("sequences and absences", warm_patterns, patterns),
-        ("late records of large keys", warm_retraction, retraction),
+        ("windows with a resolution", partial(_warm_of, "crossline.state.panes.store"), panes),
+        ("sequences and absences", partial(_warm_of, "crossline.state.patterns.store"), patterns),
+        ("late records of large keys", partial(_warm_of, "crossline.state.retraction.window_totals"), retraction),
         ("formats", _decode_all, formats),
-        ("keys of two fields", warm_pairs, pairs),
+        ("keys of two fields", _warm_pairs, pairs),
         ("windows", warm_windows, windows),
         ("a batch", _judge_some, windows),
         ("records out of order", warm_in_order, in_order),
@@ -130,6 +127,17 @@ def warm(
             on_step(name, number, len(steps))
         step()
     return time.monotonic() - begun
+
+
+def _warm_of(module: str) -> None:
+    """What ``module`` warms; it is loaded only where its kernels are wanted."""
+    importlib.import_module(module).warm()
+
+
+def _warm_pairs() -> None:
+    from crossline.ingest.route.keys import warm_pairs  # noqa: PLC0415 - as above
+
+    warm_pairs()
 
 
 def _judge_some() -> None:
@@ -164,6 +172,9 @@ def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None
 
 def _decode_all() -> None:
     """Decode a record of each format, with times of each kind."""
+    from crossline.ingest.avro.records import decode_avro  # noqa: PLC0415 - most pipelines have none
+    from crossline.ingest.avro.schema import read_schema  # noqa: PLC0415 - as above
+
     at, kinds = np.zeros(1, np.int64), ["i", "t", "u", "n", "b"]
     for time_of, (kind, given) in _TIMES.items():
         layout = make_layout("s", load_streams(_TIMED % (time_of, kind), "warm")["s"])
