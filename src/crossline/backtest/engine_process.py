@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
@@ -140,9 +141,7 @@ class EngineProcess:
         return found
 
     def _died(self) -> PermanentError:
-        _, status = os.waitpid(self.number, 0)
-        self.number = 0
-        code = os.waitstatus_to_exitcode(status)
+        code = os.waitstatus_to_exitcode(self._reaped())
         text = f"{code}: {signal.strsignal(-code)}" if code < 0 else str(code)
         return PermanentError(
             f"the process that judges ended (exit code {text}); see the system's log for the reason (out of memory?)"
@@ -152,8 +151,16 @@ class EngineProcess:
         """End it, wherever it is; safe to call twice."""
         if self.number:
             os.kill(self.number, signal.SIGKILL)
-            os.waitpid(self.number, 0)
-            self.number = 0
+            self._reaped()
+
+    def _reaped(self) -> int:
+        """Its wait status, once it is gone."""
+        _, status = os.waitpid(self.number, 0)
+        self.number = 0
+        for each in (self._requests, self._answers):
+            with suppress(OSError):  # what it has not read is of no use
+                each.close()
+        return status
 
 
 def _umask() -> int:

@@ -66,8 +66,7 @@ def replay(
     if judged.stored is None:
         raise UsageError("only a replay of the lake runs here; a backtest of files has a runner of its own")
     make_folder(output)
-    stopping = threading.Event()
-    run = LocalRun(stopping=stopping)
+    run = LocalRun(stopping=(stopping := threading.Event()))
     slices = judged.stored.slices(judged.batch_bytes(BATCH_BYTES))
     count = shards or _shards(slices.records, spark.sparkContext.defaultParallelism)
     snapshot = judged.snapshot(judged.rules, count)

@@ -17,10 +17,8 @@ from crossline.basics.conditions.lists import Lists
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.times import PARTITION_LAG_MS
-from crossline.cli.engine import begun_engine
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.engine import local_backtest
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
 from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
@@ -291,16 +289,8 @@ def _judge(
 @contextmanager
 def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., BacktestResult]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
-    engine = begun_engine()
-    if on is not Runner.SPARK and engine is not None:
-        yield partial(engine.backtest, on_start=stopping.stops)
-        return
     if on is not Runner.SPARK:
-        do_without_pandas()
-        tell_compiling()
-        from crossline.backtest import in_process
-
-        yield partial(in_process.backtest, on_start=stopping.stops)
+        yield partial(local_backtest(), on_start=stopping.stops)
         return
     from crossline.backtest import in_spark
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from crossline.cli.engine import begin_engine
-from crossline.cli.logs import configure
-from crossline.cli.process import (
+from crossline.cli.launch.engine import begin_engine
+from crossline.cli.launch.process import (
     be_alone,
     close_to_others,
     do_with_one_blas_thread,
@@ -18,6 +17,7 @@ from crossline.cli.process import (
     leave,
     open_standard_streams,
 )
+from crossline.cli.logs import configure
 from crossline.runtime.machine.garbage import OBJECTS_AT_START, collect_seldom
 
 

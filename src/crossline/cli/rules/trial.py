@@ -16,9 +16,9 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.rules.sample_options import FiguresPath
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
 from crossline.cli.terminal.notes import note, write_lines
 from crossline.cli.terminal.tables import Listing, show

@@ -42,6 +42,17 @@ class _RunningBatch:
     rows: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
     outcome: dict[tuple[int, int, int], Rows] = field(default_factory=dict)  # by stage, piece and process
 
+    def note(self, done: StageResult) -> None:
+        """One request of the stage ended."""
+        for to, path in done.rows.items():
+            self.rows[to].append(path)
+        self.outcome[done.stage, *done.place] = take_outcome(done.outcome)
+        self.left -= 1
+
+    def in_order(self) -> Rows:
+        """The outcome, in an order that does not depend on who was first."""
+        return [row for place in sorted(self.outcome) for row in self.outcome[place]]
+
 
 class StopFlag(Protocol):
     """What an event of ``threading`` is too."""
@@ -142,20 +153,40 @@ class Pool:
                 batch_id, dealt = next(waiting, (-1, None))
                 exhausted = dealt is None
                 if dealt is not None:
-                    under_way[batch_id] = _RunningBatch(left=len(dealt) if self._anywhere else self._count)
-                    self._begin(batch_id, dealt)
+                    under_way[batch_id] = _RunningBatch(left=self._begin(batch_id, dealt))
             if not under_way:
                 return
             self._deal()
             for done in self._received():
-                ended = self._ended(under_way[done.batch_id], done)
-                if ended is not None:
-                    del under_way[done.batch_id]
-                    yield ended
+                under_way[done.batch_id].note(done)
+            yield from self._moved_on(under_way)
 
-    def _begin(self, batch_id: int, dealt: Dealt) -> None:
-        """Ask for the first stage of a batch, of each process its own piece; pieces for any are left to ``_deal``."""
-        pieces = dealt if self._anywhere else [*dealt, *[()] * (self._count - len(dealt))]
+    def _moved_on(self, under_way: dict[int, _RunningBatch]) -> Iterator[Rows]:
+        """Send batches that are done with a stage on to the next one; the outcomes of those that are done with all.
+
+        None goes on to a stage before the batch ahead of it: processes work off their requests in order, and states
+        want batches in theirs.
+        """
+        ahead: _RunningBatch | None = None
+        for batch_id, batch in list(under_way.items()):
+            if not batch.left and (ahead is None or ahead.stage > batch.stage):
+                batch.stage += 1
+                if batch.stage == len(self._stages):
+                    del under_way[batch_id]
+                    yield batch.in_order()
+                    continue
+                batch.left = self._count
+                for number in range(self._count):
+                    rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
+                    self._send(number, StageRequest(batch_id, batch.stage, rows))
+            ahead = batch
+
+    def _begin(self, batch_id: int, dealt: Dealt) -> int:
+        """Ask for the first stage of a batch, of each process its own piece; pieces for any are left to ``_deal``.
+
+        How many requests it takes.
+        """
+        pieces = [*dealt, *[()] * ((1 if self._anywhere else self._count) - len(dealt))]
         for number, mine in enumerate(pieces):
             files = [
                 write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
@@ -165,6 +196,7 @@ class Pool:
                 self._pieces.append(request)
             else:
                 self._send(number, request)
+        return len(pieces)
 
     def _deal(self) -> None:
         """Hand out pieces, so that no process waits and none has more than it can begin soon."""
@@ -208,23 +240,6 @@ class Pool:
         done = as_message(connection.recv())
         self._queued[self._connections.index(connection)] -= 1
         return done
-
-    def _ended(self, batch: _RunningBatch, done: StageResult) -> Rows | None:
-        """Take note that one request of a stage ended; the batch's outcome where that was the last of all."""
-        for (stage, number), path in done.rows.items():
-            batch.rows[stage, number].append(path)
-        batch.outcome[done.stage, *done.place] = take_outcome(done.outcome)
-        batch.left -= 1
-        if batch.left:
-            return None
-        batch.stage += 1
-        if batch.stage == len(self._stages):
-            return [row for place in sorted(batch.outcome) for row in batch.outcome[place]]
-        batch.left = self._count
-        for number in range(self._count):
-            rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
-            self._send(number, StageRequest(done.batch_id, batch.stage, rows))
-        return None
 
 
 @contextmanager

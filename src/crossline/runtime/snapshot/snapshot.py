@@ -79,8 +79,7 @@ class PlanSnapshot:
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
     _joins: dict[str, tuple[Join, ...]] | None = None
-    # Those of the plan snapshot before: what stands in both stays open.
-    _earlier: dict[str, tuple[Join, ...]] | None = None
+    _earlier: dict[str, tuple[Join, ...]] | None = None  # of the snapshot before: what stands in both stays open
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:

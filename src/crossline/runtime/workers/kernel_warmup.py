@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
@@ -112,11 +110,11 @@ def warm(
     """
     begun = time.monotonic()
     wanted: list[tuple[str, Callable[[], None], bool]] = [
-        ("windows with a resolution", partial(_warm_of, "crossline.state.panes.store"), panes),
-        ("sequences and absences", partial(_warm_of, "crossline.state.patterns.store"), patterns),
-        ("late records of large keys", partial(_warm_of, "crossline.state.retraction.window_totals"), retraction),
+        ("windows with a resolution", warm_panes, panes),
+        ("sequences and absences", warm_patterns, patterns),
+        ("late records of large keys", warm_retraction, retraction),
         ("formats", _decode_all, formats),
-        ("keys of two fields", _warm_pairs, pairs),
+        ("keys of two fields", warm_pairs, pairs),
         ("windows", warm_windows, windows),
         ("a batch", _judge_some, windows),
         ("records out of order", warm_in_order, in_order),
@@ -129,15 +127,32 @@ def warm(
     return time.monotonic() - begun
 
 
-def _warm_of(module: str) -> None:
-    """What ``module`` warms; it is loaded only where its kernels are wanted."""
-    importlib.import_module(module).warm()
+def warm_panes() -> None:
+    """Those of panes, which are loaded only where a rule has some; the others below likewise."""
+    from crossline.state.panes.store import warm  # noqa: PLC0415 - most rules have none
+
+    warm()
 
 
-def _warm_pairs() -> None:
-    from crossline.ingest.route.keys import warm_pairs  # noqa: PLC0415 - as above
+def warm_patterns() -> None:
+    """Those of sequences and absences."""
+    from crossline.state.patterns.store import warm  # noqa: PLC0415 - as above
 
-    warm_pairs()
+    warm()
+
+
+def warm_retraction() -> None:
+    """Those of late records."""
+    from crossline.state.retraction.window_totals import warm  # noqa: PLC0415 - as above
+
+    warm()
+
+
+def warm_pairs() -> None:
+    """Those of keys of two fields."""
+    from crossline.ingest.route import keys  # noqa: PLC0415 - as above
+
+    keys.warm_pairs()
 
 
 def _judge_some() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from crossline.backtest.engine_process import EngineProcess
-from crossline.cli.process import do_without_pandas
-from crossline.cli.startup import tell_compiling
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.runtime.machine.processors import processors
+
+if TYPE_CHECKING:
+    from crossline.backtest.backtest import BacktestResult
 
 _begun: list[EngineProcess] = []
 _ELSEWHERE = ("--help", "spark")  # words of command lines that judge nothing here
@@ -26,6 +30,12 @@ def begin_engine(arguments: Sequence[str]) -> None:
         _begun.append(engine)
 
 
-def begun_engine() -> EngineProcess | None:
-    """The one that was begun."""
-    return _begun[0] if _begun else None
+def local_backtest() -> Callable[..., BacktestResult]:
+    """What runs a backtest on this machine: the process that was begun, or else this one."""
+    if _begun:
+        return _begun[0].backtest
+    do_without_pandas()
+    tell_compiling()
+    from crossline.backtest import in_process
+
+    return in_process.backtest
