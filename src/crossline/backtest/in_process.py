@@ -171,7 +171,7 @@ def _judged(
         run.life.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(judged_rows(run.inputs.batches(run.count), first), first):
-            outcome = collect_outcome(rows, None)
+            outcome = collect_outcome(rows, None, unread=True)
             delivery = outcome.delivery("backtest", number)
             writer.deliver(delivery)
             totals.add(delivery)
