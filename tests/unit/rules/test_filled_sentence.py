@@ -11,6 +11,7 @@ from crossline.rules.sentence import PartKind, Sentence
 
 NAMES = ("a", "b", "c")
 NUMBERS = st.one_of(st.none(), st.integers(-(10**21), 10**21), st.floats(allow_nan=False))
+REST = [each for each in get_args(PartKind) if each not in {"text", "figure"}]
 PARTS = st.lists(
     st.one_of(
         st.tuples(st.just("text"), st.sampled_from(["", " in ", "{x}", "é"])),
