@@ -16,7 +16,6 @@ from crossline.evaluate.bounds import Bounds
 from crossline.ingest.enrich.versions import Tables
 from crossline.rules.base import Defaults
 from crossline.rules.composition import bases_of
-from crossline.rules.policy.policy import Deciding
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.sources.files import FileInput
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from crossline.backtest.input_batches import StoredInput
     from crossline.basics.conditions.lists import Lists
     from crossline.io.sinks.delivery import Delivery
+    from crossline.rules.policy.policy import Deciding
     from crossline.runtime.snapshot.snapshot import PlanSnapshot
     from crossline.runtime.work.totals import Totals
 

@@ -14,13 +14,11 @@ import orjson
 from crossline.basics.deadletter import DeadLetter
 from crossline.evaluate.alerts.alert_json import alert_lines, alerts_text, read_alert, read_alerts
 from crossline.evaluate.alerts.alert_lines import AlertLines
-from crossline.evaluate.decisions.batch import Placed
 from crossline.evaluate.output import StreamClocks
 from crossline.ingest.route.part_codec import dead_from_json
 from crossline.io.sinks.delivery import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
-from crossline.runtime.stages.decision_order import in_order
 from crossline.runtime.stages.feature_table import FEATURE_ROWS
 from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, READ
 from crossline.runtime.stages.spill import body_of
@@ -29,6 +27,7 @@ from crossline.runtime.work.stopwatch import Spent
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from crossline.evaluate.decisions.batch import Placed
     from crossline.runtime.sources.plan_source import FetchRaw
 
 FETCH_S = 5.0  # for the bytes of all late records and duplicates of a batch together
@@ -134,7 +133,10 @@ def collect_outcome(
     for name, failed in outcome.figures.get("failed", {}).items():
         _log_unscored(name, failed["why"])
     _put_alerts(outcome, texts, fired, unread=unread)
-    outcome.decisions = in_order(decided, blocks)
+    if decided or blocks:
+        from crossline.runtime.stages.decision_order import in_order  # noqa: PLC0415 - where there is a policy
+
+        outcome.decisions = in_order(decided, blocks)
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetch_bytes(every, fetchers, time.monotonic() + FETCH_S)
