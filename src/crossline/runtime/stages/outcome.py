@@ -133,10 +133,7 @@ def collect_outcome(
     for name, failed in outcome.figures.get("failed", {}).items():
         _log_unscored(name, failed["why"])
     _put_alerts(outcome, texts, fired, unread=unread)
-    if decided or blocks:
-        from crossline.runtime.stages.decision_order import in_order  # noqa: PLC0415 - where there is a policy
-
-        outcome.decisions = in_order(decided, blocks)
+    outcome.decisions = _in_order(decided, blocks) if decided or blocks else ()
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetch_bytes(every, fetchers, time.monotonic() + FETCH_S)
@@ -146,6 +143,12 @@ def collect_outcome(
             outcome.figures["without_bytes"] = missing
             log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)
     return outcome
+
+
+def _in_order(decided: list[Placed], blocks: list[bytes]) -> Sequence[Mapping[str, Any]]:
+    from crossline.runtime.stages.decision_order import in_order  # noqa: PLC0415 - where there is a policy
+
+    return in_order(decided, blocks)
 
 
 def _add_read(figures: dict[str, Any], segments: int, size: int) -> None:
