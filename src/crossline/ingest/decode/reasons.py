@@ -109,6 +109,9 @@ class RefusedRecordError(Exception):
     """One record cannot be decoded, because of ``fault``. ``record_id`` is its id where that could be read."""
 
     def __init__(self, fault: RecordFault, record_id: str | None = None) -> None:
-        super().__init__(f"{fault.reason}: {fault.sentence}")
+        super().__init__(fault)
         self.fault = fault
         self.record_id = record_id
+
+    def __str__(self) -> str:
+        return f"{self.fault.reason}: {self.fault.sentence}"
