@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from crossline.serve.access.roles import ROUTES, STREAM_NAME, Need
+from crossline.serve.access.roles import ENDLESS, ROUTES, STREAM_NAME, Need
 
 _PARAMETER = re.compile(r"\{([a-z_]+)(:path)?\}(.*)")
 # What a part of an address may be: ids are any text, but what another program might read as a place in folders, or
@@ -61,8 +61,11 @@ class RouteTable:
         return {method: route for method, route in found if route is not None}
 
     def _match(self, method: str, path: str, stream: re.Pattern[str]) -> Route | None:
+        if not path.startswith("/"):
+            return None
         asked = "GET" if method == "HEAD" else method
-        return _match(self._root, path[1:].split("/"), 0, asked, None, stream) if path.startswith("/") else None
+        route = _match(self._root, path[1:].split("/"), 0, asked, None, stream)
+        return None if method == "HEAD" and route is not None and route.template in ENDLESS else route
 
     def _add(self, method: str, template: str, need: Need) -> None:
         node = self._root
