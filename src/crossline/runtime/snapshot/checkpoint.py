@@ -103,6 +103,8 @@ class Checkpoint:
             found = "another folder"
         except (FileNotFoundError, NotADirectoryError):
             found = "no checkpoint"
+        except OSError:  # of the disk: reported by what meets it
+            return None
         return StateError(
             f"the checkpoint {self.shown} was moved away or deleted while this run used it: found {found} there, "
             "expected the one that the run began with. Put that back, in place of what may be there by now, and start "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -167,6 +168,20 @@ def test_a_killed_run_is_waited_for_while_its_java_lives(tmp_path: Path, monkeyp
 def test_a_mark_truncated_by_a_kill_stops_no_start(tmp_path: Path) -> None:
     (tmp_path / HELD).write_text('{"process": 1, "ho')
     claim(str(tmp_path)).release()
+
+
+def test_a_disk_that_does_not_answer_is_no_folder_that_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = claim(str(tmp_path / "checkpoint"))
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "stat", fails)
+    assert held.missing() is None
+    monkeypatch.undo()
+    held.release()
 
 
 def test_a_folder_that_is_not_in_its_place_any_more_is_missed(tmp_path: Path) -> None:
