@@ -25,7 +25,7 @@ from bench.workload import files_of, needs_device, rule_set, write_pipeline
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import inputs_of
 from crossline.cli.backtest import setting_of
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.generate.tx import TxWorkload
 from crossline.plan.compile import StorePlan
 from crossline.plan.costs import NO_RULE, Meter

@@ -21,7 +21,8 @@ from bench.report import Report, say
 from bench.runs import run_child
 from bench.workload import STREAM, Rules, rule_set, stream_spec
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import judge
 from crossline.generate.tx import TxWorkload
 from crossline.ingest.decode import decode_table, make_layout
 from crossline.ingest.route.part_codec import pack, unpack

@@ -31,7 +31,7 @@ import orjson
 from bench.recovery import SETS
 from bench.workload import STREAM, rule_set, stream_spec
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.generate.tx import TxWorkload
 from crossline.ingest.decode import decode_lines
 from crossline.ingest.route.partitioner import Chunk

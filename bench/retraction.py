@@ -25,7 +25,8 @@ import numpy as np
 from bench.report import Report
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.part_codec import pack, unpack
 from crossline.ingest.route.partitioner import Chunk

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from crossline.analysis.detection_quality import FraudLabels
 from crossline.backtest.workbench.labels import labels_at
 from crossline.basics.errors import UsageError
-from crossline.cli.main import app
+from crossline.cli.app import app
 from crossline.io.postgres.client import DatabaseAddress
 from crossline.io.postgres.text_escapes import escape
 from crossline.lake.training.label_files import FileLabels

@@ -13,7 +13,7 @@ from dev.services.broker import LocalBroker
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from crossline.cli.main import app
+from crossline.cli.app import app
 from crossline.io.kafka.retention import Retention
 from crossline.io.outbox.batch_spool import SpooledBatch
 from crossline.io.sinks.base import Delivery

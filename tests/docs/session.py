@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from dev.services.supervision import free_ports
 
-from crossline.cli.main import app
+from crossline.cli.app import app
 from crossline.runtime.spark_internals import gateway
 
 from .pages import Block

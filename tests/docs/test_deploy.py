@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crossline.cli.main import Crossline
+from crossline.cli.app import Crossline
 from crossline.rules.rule_reader import load_rules_text
 from crossline.settings.config import PipelineConfig, load_pipeline
 

@@ -14,7 +14,7 @@ import yaml
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import outcomes
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from oracle.formulas import VALUES, WHENS

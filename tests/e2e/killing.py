@@ -17,7 +17,7 @@ import psutil
 
 from crossline.backtest import in_process
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.table_log import tables_of_log
 from crossline.rule_registry.tables import forms_of, streams_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from crossline.backtest import figure_stream, figure_table, figure_table_in_spark
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
+from crossline.backtest.figures import figure_stream, figure_table, figure_table_in_spark
 from crossline.basics.errors import UsageError
 from crossline.rule_registry.rule_files import read_figures
 from crossline.rules.base import Defaults

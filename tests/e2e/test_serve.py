@@ -100,8 +100,11 @@ def test_payments_are_answered_as_the_stream_decides_them(running: Running) -> N
     again = running.client.post(f"/v1/decisions/{STREAM}", json=asked[0])
     assert (again.json(), again.headers["idempotency-replayed"]) == (peeked[0], "true")
     assert running.client.post(f"/v1/decisions/{STREAM}", json={**asked[0], "amount": 21}).status_code == 409
-    assert running.client.post(f"/v1/decisions/{STREAM}", json={**asked[0], "amount": "much"}).status_code == 422
+    unfit = running.client.post(f"/v1/decisions/{STREAM}", json={**asked[0], "amount": "much", "kind": 5})
+    assert (unfit.status_code, [each["pointer"] for each in unfit.json()["errors"]]) == (422, ["/amount", "/kind"])
     assert running.client.post("/v1/decisions/refunds", json=asked[0]).status_code in {403, 404}
+    put = running.client.put(f"/v1/decisions/{STREAM}", json=asked[0])
+    assert (put.status_code, put.headers["allow"]) == (405, "GET, HEAD, POST")
     dry = running.decide(payment(9), dry_run="true")
     assert (dry["decision"], dry["answered"], dry["receipt"]) == ("step_up", "peek", None), str(dry)
 

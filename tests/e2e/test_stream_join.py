@@ -17,7 +17,7 @@ import yaml
 
 from crossline.backtest import in_process
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.java.launch import session_folder

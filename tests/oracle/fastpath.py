@@ -23,10 +23,11 @@ from crossline.basics.values import Records
 from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.alert import alerts_of
 from crossline.evaluate.alerts.alert_json import json_bytes, json_value, read_alerts
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.feature_rows import FeatureRows
 from crossline.evaluate.output import Position
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.shard import ShardState, judge
 from crossline.evaluate.state_log import apply_delta, encode_delta, expired
 from crossline.ingest.decode import RecordLayout, decode_lines, make_layout
 from crossline.ingest.enrich.join import Join, joined

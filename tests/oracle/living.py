@@ -21,8 +21,8 @@ import orjson
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import FOREVER_MS
 from crossline.evaluate.alerts.alert_json import read_alerts
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.output import Position, StreamClocks
-from crossline.evaluate.shard import Bounds
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.enrich.versions import Tables
 from crossline.ingest.route.part_codec import pack

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.output import ShardOutput
-from crossline.evaluate.shard import Bounds, judge
+from crossline.evaluate.shard import judge
 from crossline.state.retraction import far_verdicts, kernel, replays
 from crossline.state.retraction.constant_verdicts import ConstantVerdicts
 from crossline.state.retraction.far_verdicts import FarVerdicts

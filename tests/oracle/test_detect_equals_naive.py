@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from drawing import one_of_these
 
 from .fastpath import FastPath, plan_of, stream_spec, twin_outcome

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crossline import Detector, Stream
 from crossline.backtest import in_process
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import load_policy
 from crossline.rules.ruleset import RuleSet

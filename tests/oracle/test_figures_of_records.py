@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crossline.backtest.figure_table import figure_types
+from crossline.backtest.figures.figure_table import figure_types
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults

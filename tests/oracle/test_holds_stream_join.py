@@ -10,7 +10,7 @@ import orjson
 
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
 from crossline.rules.rule_reader import load_rules_text

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.backtest import in_process
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.lake.maintenance.compaction import compact
 from crossline.lake.replays.replay_input import LakeInput
 from unit.lake.lake_kit import DAY_MS, START_MS, SpooledPipeline

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.conditions.lists import Lists
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet

@@ -15,7 +15,7 @@ from bench.workload import R5, STREAM, stream_spec
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.generate.tx import TxWorkload
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy

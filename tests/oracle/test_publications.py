@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.output import Position
-from crossline.evaluate.shard import Bounds
 from crossline.rules.base import Defaults, legal_moves
 from crossline.runtime.snapshot.snapshot import SnapshotFile
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crossline.basics.conditions.lists import named_lists
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.holds.release import Release, release_key
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.state_log import cache as caching

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.basics.share import slot_of
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults, legal_moves
 from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults

@@ -16,7 +16,7 @@ from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active
 from crossline.backtest.workbench.sample import batches
 from crossline.backtest.workbench.threshold_search import Suggestion, ThresholdTarget, suggest
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.rule_reader import load_rules_text
 from drawing import one_of_these
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crossline.evaluate import shard as shards_of
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.suppression.change_columns import SuppressionChanges
 from crossline.evaluate.suppression.changes import replayed_suppressions
 from crossline.plan.compile import StorePlan, StreamPlan

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active, verdicts
 from crossline.basics.conditions.lists import named_lists
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.rule_reader import load_rules_text
 
 from .fastpath import stream_spec

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer.main
 
-from crossline.cli.main import app
+from crossline.cli.app import app
 from tools.docs.markdown import code, table
 
 _HEAD = """\

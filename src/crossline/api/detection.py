@@ -17,7 +17,7 @@ from crossline.api.results import Alerts, Figures
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.errors import UsageError
 from crossline.basics.times import PARTITION_LAG_MS
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.local.single_run import SingleRun

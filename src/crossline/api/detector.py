@@ -12,7 +12,7 @@ from crossline.api.version import version
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.errors import StateError, UsageError
 from crossline.basics.times import PARTITION_LAG_MS
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.io.files.state_files import put
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crossline.api.declarations import Stream, check_single_stream
-from crossline.backtest.figure_table import figure_types
+from crossline.backtest.figures.figure_table import figure_types
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.problems import RefusedError
 from crossline.rule_registry.rule_files import declared_figures, read_figures

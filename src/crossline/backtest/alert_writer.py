@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Self
 
 from crossline.basics.errors import UsageError
 from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.alerts.alert_lines import AlertLines
 from crossline.io.sinks.decisions import json_lines
 from crossline.io.sinks.delivery import Delivery
 
@@ -46,8 +47,10 @@ class AlertWriter:
 
     def deliver(self, delivery: Delivery) -> None:
         """Append."""
-        for alert in delivery.alerts:
-            self._file.write(json_bytes(alert) + b"\n")
+        alerts = delivery.alerts
+        lines = alerts.lines if isinstance(alerts, AlertLines) else list(map(json_bytes, alerts))
+        if lines:
+            self._file.write(b"\n".join([*lines, b""]))
         if self._decisions is not None:
             self._decisions.writelines(line + b"\n" for line in json_lines(delivery.decisions))
 

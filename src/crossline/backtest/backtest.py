@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crossline.backtest.input_batches import StoredInput
-from crossline.basics.conditions.lists import Lists
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.times import PARTITION_LAG_MS
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.ingest.enrich.versions import Tables
-from crossline.io.sinks.delivery import Delivery
 from crossline.rules.base import Defaults
 from crossline.rules.composition import bases_of
-from crossline.rules.policy.policy import Deciding
 from crossline.rules.ruleset import RuleSet
-from crossline.runtime.snapshot.snapshot import PlanSnapshot
 from crossline.runtime.sources.files import FileInput
 
 if TYPE_CHECKING:
+    from crossline.backtest.input_batches import StoredInput
+    from crossline.basics.conditions.lists import Lists
+    from crossline.io.sinks.delivery import Delivery
+    from crossline.rules.policy.policy import Deciding
+    from crossline.runtime.snapshot.snapshot import PlanSnapshot
     from crossline.runtime.work.totals import Totals
 
 # The same for all runners: the order of the alerts of several streams depends on it.
@@ -32,7 +32,7 @@ BATCH_BYTES = 64 * 1024 * 1024
 # For each record out of order, all records of its key in the batch are judged again.
 AGAIN_BATCH_BYTES = 2 * 1024 * 1024
 
-OnBatch = Callable[[Delivery, "Totals"], None]
+OnBatch = Callable[["Delivery", "Totals"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,8 @@ class BacktestSpec:
 
     def snapshot(self, rules: RuleSet, shards: int) -> PlanSnapshot:
         """The plan snapshot of ``rules`` with the streams that have files and the streams that they are joined with."""
+        from crossline.runtime.snapshot.snapshot import PlanSnapshot  # noqa: PLC0415 - loads all that judges
+
         looked_at = {
             base
             for version in rules.versions

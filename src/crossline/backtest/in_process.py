@@ -24,14 +24,14 @@ from crossline.io.files.log import FileChunks
 from crossline.io.sinks.outfile import draft_file, make_folder
 from crossline.logs import get_logger
 from crossline.runtime.local.memory import MemoryJudge
-from crossline.runtime.local.pool import AHEAD, Dealt, Pool
+from crossline.runtime.local.pool import AHEAD, Dealt, Pool, StopFlag
 from crossline.runtime.machine.processors import processors
 from crossline.runtime.machine.temporary_folders import own_folder_for, sweep
 from crossline.runtime.snapshot.rule_costs import Costs
 from crossline.runtime.snapshot.snapshot import HeldSnapshot, PlanSnapshot, SnapshotSource, StaticSnapshot
 from crossline.runtime.sources.files import FileInput, chunk_bytes, patterns_of, unended_of
 from crossline.runtime.sources.intake import ChunkIntake, ShownIntake, StreamIntake
-from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows
+from crossline.runtime.sources.references import CHUNKS_MAX, chunk_rows, deal_chunks
 from crossline.runtime.sources.table_dealing import TableDealer
 from crossline.runtime.stages.outcome import Outcome, collect_outcome
 from crossline.runtime.stages.stages import Stage, in_one, stages_of
@@ -48,6 +48,8 @@ RunBatches = Callable[[Iterable[Dealt], int], Iterator[Rows]]
 
 # For samples. Small, because with ``probing`` each record has an alert for each rule.
 SAMPLE_BATCH_BYTES = 1024 * 1024
+# Of a batch's lines, for each process: the one that has more to judge reads fewer of them.
+PIECES = 2
 # Files that are judged in this process: that is done before others are forked and have loaded the same pages.
 ALONE_BYTES = 4 * 1024 * 1024
 
@@ -57,7 +59,7 @@ class LocalRun:
     """A run that another thread can stop."""
 
     running: bool = False
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: StopFlag = field(default_factory=threading.Event)
 
     def stop(self) -> None:
         """Stop the run. Any thread may call it, and more than once."""
@@ -169,7 +171,7 @@ def _judged(
         run.life.running = True
         totals.first_s = time.monotonic()
         for number, rows in enumerate(judged_rows(run.inputs.batches(run.count), first), first):
-            outcome = collect_outcome(rows, None)
+            outcome = collect_outcome(rows, None, unread=True)
             delivery = outcome.delivery("backtest", number)
             writer.deliver(delivery)
             totals.add(delivery)
@@ -188,12 +190,12 @@ def _runner(run: _Run, stages: Sequence[Stage], ahead: int) -> Iterator[RunBatch
     if run.alone:
         yield partial(_in_this_process, stages, run.life.stopping)
         return
-    with Pool(stages, run.count, run.folder, run.life.stopping, ahead) as pool:
+    with Pool(stages, run.count, run.folder, run.life.stopping, ahead, anywhere=run.inputs.anywhere) as pool:
         yield pool.run
 
 
 def _in_this_process(
-    stages: Sequence[Stage], stopping: threading.Event, batches: Iterable[Dealt], first: int = 0
+    stages: Sequence[Stage], stopping: StopFlag, batches: Iterable[Dealt], first: int = 0
 ) -> Iterator[Rows]:
     """The outcome of each batch, as ``Pool.run`` gives it. Raises StoppedError where ``stopping`` is set."""
     for number, (mine,) in enumerate(batches, first):
@@ -245,6 +247,7 @@ class Inputs:
     size: int = 0
     sizes: dict[str, int] = field(default_factory=dict)  # by stream
     side_by_side: bool = False
+    anywhere: bool = True
 
     @staticmethod
     def of(files: Sequence[FileInput], folder: Path, count: int, batch_bytes: int | None = None) -> Inputs:
@@ -260,7 +263,8 @@ class Inputs:
             )
             for each in files
         }
-        found = Inputs(logs, StreamIntake({stream: ChunkIntake(stream) for stream in logs}), most)
+        intake = StreamIntake({stream: ChunkIntake(stream) for stream in logs})
+        found = Inputs(logs, intake, most, anywhere=not any(each.whole for each in files))
         for stream, log in logs.items():
             last = log.poll(time.time_ns() // 1_000_000)
             found.sizes[stream] = sum(chunk.end - chunk.start for chunk in log.chunks(0, last))
@@ -284,24 +288,29 @@ class Inputs:
         return ReadLimit(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
 
     def batches(self, count: int) -> Iterator[Dealt]:
-        """The chunks that each of ``count`` processes reads, batch by batch."""
+        """The chunks of each batch, by the one of ``count`` processes that reads them; pieces for any, where they are.
+
+        A table is read from the start of a group of rows, so that it matters who has read the piece before.
+        """
         at, done = dict.fromkeys(self.logs, 0), 0
         tables = TableDealer(count, AHEAD * self.batch_bytes)
+        pieces = PIECES * count if self.anywhere and count > 1 else 0
         while True:
-            given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+            given: list[list[pa.RecordBatch]] = [[] for _ in range(pieces or count)]
             for stream, log in self.logs.items():
                 end = log.reach(at[stream], self._most(stream))
                 chunks = log.chunks(at[stream], end)
                 at[stream] = end
                 done += sum(chunk.end - chunk.start for chunk in chunks)
                 last = chunks[-1].sequence if chunks and log.reach(end, self._most(stream)) == end else -1
-                for mine, run in zip(given, tables.deal(chunks), strict=False):
+                dealt = deal_chunks(chunks, pieces) if pieces else tables.deal(chunks)
+                for mine, run in zip(given, dealt, strict=False):
                     if run:
                         mine.append(self.intake.marked(stream, chunk_rows(run), last))
             if not any(given):
                 return
             self.ends.append(done)
-            yield given
+            yield [each for each in given if each] if pieces else given
 
     def share(self, batch: int) -> float:
         """The share of the input that is done after ``batch``, 0 to 1."""

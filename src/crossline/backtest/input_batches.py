@@ -20,12 +20,17 @@ class BacktestInputs(Protocol):
         """Decodes the rows of batches."""
         ...
 
+    @property
+    def anywhere(self) -> bool:
+        """Whether each piece of a batch may be read by any process, or the first by the first, and so on."""
+        ...
+
     def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
         """``snapshot`` with the bounds that the input needs."""
         ...
 
     def batches(self, count: int) -> Iterator[Dealt]:
-        """What each of ``count`` processes reads, batch by batch."""
+        """The pieces of each batch, for ``count`` processes."""
         ...
 
     def share(self, batch: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -65,7 +66,7 @@ def replay(
     if judged.stored is None:
         raise UsageError("only a replay of the lake runs here; a backtest of files has a runner of its own")
     make_folder(output)
-    run = LocalRun()
+    run = LocalRun(stopping=(stopping := threading.Event()))
     slices = judged.stored.slices(judged.batch_bytes(BATCH_BYTES))
     count = shards or _shards(slices.records, spark.sparkContext.defaultParallelism)
     snapshot = judged.snapshot(judged.rules, count)
@@ -74,14 +75,14 @@ def replay(
         on_start(run)
     totals, costs = Totals(), Costs()
     with ExitStack() as made:
-        source = made.enter_context(_distributed(snapshot, tables_root, run))
+        source = made.enter_context(_distributed(snapshot, tables_root, stopping))
         drafts = [made.enter_context(draft_file(path)) for path in (output, decisions) if path is not None]
         writer = AlertWriter(*drafts)
         writer.open()
         made.callback(writer.close)
         stages = stages_of(source, slices.intake, MemoryJudge(source))
         run.running, totals.first_s = True, time.monotonic()
-        found = outcomes_of_slices(spark, slices, stages, count, run.stopping, on_tasks)
+        found = outcomes_of_slices(spark, slices, stages, count, stopping, on_tasks)
         for number, rows in made.enter_context(closing(found)):
             outcome = collect_outcome(rows, None)
             delivery = outcome.delivery("replay", number)
@@ -99,14 +100,16 @@ def _shards(records: int, cores: int) -> int:
 
 
 @contextmanager
-def _distributed(snapshot: PlanSnapshot, tables_root: str | None, run: LocalRun) -> Iterator[SnapshotSource]:
+def _distributed(
+    snapshot: PlanSnapshot, tables_root: str | None, stopping: threading.Event
+) -> Iterator[SnapshotSource]:
     """``snapshot`` as tasks get it; with ``tables_root`` its tables are there for as long as this lasts."""
     if tables_root is None or not snapshot.tables:
         yield StaticSnapshot(snapshot.to_json())
         return
     store = file_store(tables_root)
     try:
-        yield SnapshotDistribution(tables_root, run.stopping).for_backfill(snapshot)
+        yield SnapshotDistribution(tables_root, stopping).for_backfill(snapshot)
     finally:
         for name in store.names():
             store.delete(name)

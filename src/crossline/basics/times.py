@@ -120,9 +120,12 @@ def format_instant(ms: int) -> str:
 
 
 @lru_cache(maxsize=16_384)
-def _minute(minute: int) -> str:
-    """``2026-01-01T09:30:``; raises OverflowError outside the years 1 to 9999."""
-    return format_instant(minute * 60_000)[:17]
+def _second(second: int) -> str:
+    """``2026-01-01T09:30:05.``; raises OverflowError outside the years 1 to 9999."""
+    return format_instant(second * 1000)[:20]
+
+
+_MILLISECONDS = tuple(f"{ms:03d}Z" for ms in range(1000))
 
 
 def instant_text(ms: int) -> str:
@@ -130,8 +133,7 @@ def instant_text(ms: int) -> str:
 
     What lies outside the years 1 to 9999 (the start of a long window on an old record) stops there.
     """
-    minute, rest = divmod(ms, 60_000)
     try:
-        return f"{_minute(minute)}{rest // 1000:02d}.{rest % 1000:03d}Z"
+        return _second(ms // 1000) + _MILLISECONDS[ms % 1000]
     except OverflowError:
         return _EARLIEST if ms < 0 else _LATEST

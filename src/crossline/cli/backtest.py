@@ -17,9 +17,8 @@ from crossline.basics.conditions.lists import Lists
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import StreamSpec, load_streams
 from crossline.basics.times import PARTITION_LAG_MS
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.engine import local_backtest
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, check_some_judged, differences, recorded_only, without_row
 from crossline.io.files.patterns import matching_files
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
@@ -92,7 +91,7 @@ def backtest(
 ) -> None:
     """Run the same engine as ``crossline run`` over history."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.runtime.machine.temporary_folders import own_folder_for
 
     setting = setting_of(rules, stream, lists, pipeline, figures, as_of_log=as_of_log)
@@ -291,11 +290,7 @@ def _judge(
 def _runner(on: Runner, stopping: Stopping) -> Iterator[Callable[..., BacktestResult]]:
     """What judges, and can be stopped; Spark, where that is asked for, for as long as the context lasts."""
     if on is not Runner.SPARK:
-        do_without_pandas()
-        tell_compiling()
-        from crossline.backtest import in_process
-
-        yield partial(in_process.backtest, on_start=stopping.stops)
+        yield partial(local_backtest(), on_start=stopping.stops)
         return
     from crossline.backtest import in_spark
 
@@ -357,12 +352,14 @@ def lists_for(
     sets: Sequence[RuleSet], folder: Path | None, log: Path | None, streams: Mapping[str, StreamSpec]
 ) -> Lists:
     """The lists that the rules refer to: as they were, by ``log``, and those that it does not know as they are now."""
+    rules = [version.rule for each in sets for version in each.versions]
+    wanted = {name for rule in rules for condition in rule.all_conditions() for name in condition.lists()}
+    if not wanted and folder is None:
+        return {}
     from crossline.io.tokens.lookup import list_tokens
     from crossline.rule_registry.list_log import lists_of_log
     from crossline.rule_registry.lists import lists_in
 
-    rules = [version.rule for each in sets for version in each.versions]
-    wanted = {name for rule in rules for condition in rule.all_conditions() for name in condition.lists()}
     logged = lists_of_log(log, wanted) if log is not None else {}
     of_now = folder is not None and (log is None or wanted - set(logged))
     named = {**(lists_in(folder, list_tokens(streams)) if folder is not None and of_now else {}), **logged}
@@ -379,8 +376,10 @@ def with_tables(
 
     Their files are in ``folder``, which must exist until the run ends.
     """
+    if config is None or not config.tables:
+        return list(judged)
     wanted = {table for each in judged for plan in each.snapshot(each.rules, 1).plans() for table in plan.tables}
-    if config is None or not wanted:
+    if not wanted:
         return list(judged)
     from crossline.rule_registry.rows.tables import tables_of_topics
     from crossline.rule_registry.table_log import tables_of_log

@@ -50,26 +50,6 @@ def check_arguments(arguments: Sequence[str]) -> None:
             raise UsageError(f"argument {number} has a NUL: found {printable(text)}; expected a text without")
 
 
-def open_standard_streams() -> None:
-    """Where a stream was closed by who started us, nothing of ours must get its number; its texts go nowhere.
-
-    What a screen cannot show in its encoding is written out.
-    """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != number:
-                os.dup2(nothing, number)
-                os.close(nothing)
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def _code(error: BaseException) -> int | None:
     """Print ``error`` and return its exit code; None for an internal fault."""
     code: int | None = None

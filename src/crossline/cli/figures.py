@@ -27,9 +27,9 @@ from crossline.cli.lake.training_options import (
     TrainingOptions,
     training_lines,
 )
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, check_some_judged
 from crossline.cli.terminal.tables import Listing, screen
 from crossline.io.files.patterns import matching_files
@@ -37,7 +37,7 @@ from crossline.io.sinks.outfile import draft_file, is_standard_output, make_fold
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestSpec
-    from crossline.backtest.figure_table import FigureCounts
+    from crossline.backtest.figures.figure_table import FigureCounts
     from crossline.cli.backtest import Setting
     from crossline.cli.lake.training_options import Training
     from crossline.rules.figure_tables import PlacedFigure
@@ -187,7 +187,7 @@ def _judged(
 ) -> BacktestSpec:
     """The job for the figures ``declared`` of records of ``stream``; ``hitting``: the rules of risk scores."""
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.rules.figure_tables import feature_query
     from crossline.rules.ruleset import RuleSet
 
@@ -286,7 +286,7 @@ def _write(
     if on is not Runner.SPARK:
         do_without_pandas()
         tell_compiling()
-    from crossline.backtest.figure_table import figure_types
+    from crossline.backtest.figures.figure_table import figure_types
 
     columns = figure_types(declared, judged.history.streams)
     progress = ProgressLine(sys.stderr)
@@ -315,12 +315,12 @@ def _follow(
     drain: bool,
 ) -> dict[str, Any]:
     """Until it is stopped; with ``drain``, until the available records are processed."""
-    from crossline.backtest.figure_table import check_folder, figure_types
+    from crossline.backtest.figures.figure_table import check_folder, figure_types
 
     if setting.config is None:
         raise UsageError("--follow: found a pipeline by its name; expected its file, which has the sources")
     check_folder(folder)
-    from crossline.backtest.figure_stream import write_figure_stream
+    from crossline.backtest.figures.figure_stream import write_figure_stream
     from crossline.runtime.pipeline.assemble import session_for
     from crossline.runtime.spark_internals.gateway import end_session
 
@@ -340,11 +340,11 @@ def _follow(
 def _computation(on: Runner, stopping: Stopping) -> Iterator[Callable[..., FigureCounts]]:
     """The function that computes; with ``--on spark`` Spark runs for as long as the context lasts."""
     if on is not Runner.SPARK:
-        from crossline.backtest.figure_table import write_figures
+        from crossline.backtest.figures.figure_table import write_figures
 
         yield write_figures
         return
-    from crossline.backtest import figure_table_in_spark
+    from crossline.backtest.figures import figure_table_in_spark
 
     with session_of("figures", stopping) as spark:
         yield partial(figure_table_in_spark.write_figures, spark)

@@ -18,9 +18,9 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.backtest import deciding_for, lists_for, log_of, rules_as_of_log, setting_of, with_tables
 from crossline.cli.lake.lake_options import check_reachable, open_reader
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.signals import Runner, Stopping, session_of, stoppable
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine, as_text, differences, recorded_only
 from crossline.io.sinks.outfile import draft_file, is_standard_output, make_folder
 from crossline.rule_registry.rule_files import read_rules
@@ -138,7 +138,7 @@ def replay_spec(
     Tables are read up to the watermark: behind it one table may have a batch that another one does not have yet.
     """
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.lake.replays.replay import reach_ms
     from crossline.lake.replays.replay_input import LakeInput
 

@@ -16,9 +16,9 @@ import typer
 import yaml
 
 from crossline.basics.errors import CrosslineError, SinkError, UsageError
+from crossline.cli.launch.startup import Startup
 from crossline.cli.logs import LogFormat, configure
 from crossline.cli.signals import Stopping, stoppable
-from crossline.cli.startup import Startup
 from crossline.cli.summary import ProgressLine, summary_json, summary_text
 from crossline.logs import of_run
 from crossline.runtime.java.launch import RunningJava, kill_java, launch_ahead

@@ -15,7 +15,7 @@ from crossline.erasure.places.lake_tables import LakeTablePlace
 from crossline.erasure.places.line_files import LinesPlace
 from crossline.erasure.places.record_log import record_log_place
 from crossline.erasure.places.serve_files import cases_place, ledger_place, ledger_row
-from crossline.erasure.places.sqlite_files import SqlitePlace
+from crossline.erasure.places.sqlite_files import SqlitePlace, store_place
 from crossline.erasure.places.state_segments import StatePlace
 from crossline.erasure.places.state_snapshots import StateSnapshotsPlace
 from crossline.erasure.places.stored_files import StoredFilesPlace
@@ -137,7 +137,7 @@ def _of_checkpoint(around: Surroundings) -> Iterator[Place]:
 def _of_sinks(around: Surroundings) -> Iterator[Place]:
     for number, sink in enumerate(around.config.sinks, 1):
         if isinstance(sink, SqliteSettings):
-            yield SqlitePlace(f"sink {number}: SQLite store", Path(sink.path))
+            yield store_place(f"sink {number}: SQLite store", Path(sink.path))
         elif isinstance(sink, JsonlSettings):
             named = (sink.path, sink.dead_letters, sink.decisions)
             files = [Path(each) for each in named if each is not None]

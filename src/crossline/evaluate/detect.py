@@ -14,9 +14,10 @@ from crossline.basics.conditions.lists import Lists
 from crossline.basics.values import Records
 from crossline.evaluate.alerts.alert import alerts_of
 from crossline.evaluate.alerts.hits import Hit
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.output import Position
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.partitioner import Chunk
 from crossline.ingest.route.plan_inputs import entering
 from crossline.plan.compile import StreamPlan

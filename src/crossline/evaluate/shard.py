@@ -14,6 +14,7 @@ from crossline.evaluate.alerts.absence_hits import due_hits, origins_of
 from crossline.evaluate.alerts.corrections import replayed_hits, with_triggers
 from crossline.evaluate.alerts.hit_rows import window_hits
 from crossline.evaluate.alerts.hits import Hit, JudgedRows, once
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.changes import by_cause, places_of
 from crossline.evaluate.contexts import Contexts, waits
 from crossline.evaluate.cross_key import CROSS_KEY, cross_key_figures
@@ -66,20 +67,6 @@ class ShardState:
         """
         clocks, horizon_ms = self.log_clock.get(stream), self.horizon_ms(stream, bounds)
         return None if not clocks or horizon_ms is None else max(min(clocks.values()), horizon_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """``partition_lag_ms``: how far a record's ingest time may be behind the highest of its stream.
-
-    Up to there it finds its windows whole, whether its log lags behind another or its sender's clock behind others.
-    ``aligned``: streams that are judged up to the same ingest instants, however far each was read (see ``aligned``).
-    ``decides``: suppressed hits are returned too, for decisions.
-    """
-
-    partition_lag_ms: int = 0
-    aligned: tuple[str, ...] = ()
-    decides: bool = False
 
 
 def judge(

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from crossline.basics import wire
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.contexts import applied
 from crossline.evaluate.output import StoreDelta
-from crossline.evaluate.shard import Bounds, ShardState, evict_before, store_of
+from crossline.evaluate.shard import ShardState, evict_before, store_of
 from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Delta

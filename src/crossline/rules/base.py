@@ -369,6 +369,10 @@ class Rule(BaseModel):
             return None
         return parse_description(self.description, self.rule_id, None)[0]
 
+    def template(self, value: float | None) -> Sentence:
+        """The description, or a plain sentence of the type."""
+        return self._described or self.default_sentence(value)
+
     def sentence(
         self,
         value: float | None,
@@ -380,8 +384,7 @@ class Rule(BaseModel):
         evidence: Mapping[str, Any],
     ) -> str:
         """The alert's message: the description with its placeholders filled in, or a plain sentence of the type."""
-        sentence = self._described or self.default_sentence(value)
-        return sentence.say(value, threshold, operator, window_ms, key, count, evidence)
+        return self.template(value).say(value, threshold, operator, window_ms, key, count, evidence)
 
 
 class Envelope(Rule):

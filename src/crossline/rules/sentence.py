@@ -58,6 +58,19 @@ class Sentence:
                 out.append(operator or "")
         return "".join(out)
 
+    def filled(self, threshold: float | None, operator: str | None, window_ms: int | None) -> Sentence:
+        """The same sentence for alerts that all have these: what stands for them is text.
+
+        >>> Sentence((("value", ""), ("text", " in "), ("window", ""))).filled(None, None, 60_000).parts
+        (('value', ''), ('text', ' in 60 s'))
+        """
+        fixed: list[tuple[PartKind, str]] = []
+        for part in self.parts:
+            same = part[0] in {"threshold", "operator", "window"}
+            text = Sentence((part,)).say(None, threshold, operator, window_ms, {}, None, {}) if same else ""
+            fixed.append(("text", text) if same else part)
+        return Sentence(joined(fixed))
+
 
 _WRITTEN_OUT = 2**64  # what no field holds, and no person counts, is rounded
 

@@ -11,7 +11,7 @@ import orjson
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.trial import as_if_active
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Rule
 from crossline.rules.rule_reader import load_rules_text
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
-from crossline.backtest.figure_table import FigureCounts, figure_types, write_figures
+from crossline.backtest.figures.figure_table import FigureCounts, figure_types, write_figures
 from crossline.backtest.trial import try_rules
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rule_registry.rule_files import read_figures
 from crossline.rules.figure_tables import feature_query
 from crossline.runtime.machine.temporary_folders import own_folder_for

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from crossline.backtest import in_process
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rule_registry.rule_files import Known, read_rules
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet

@@ -15,7 +15,7 @@ import yaml
 from crossline.backtest.backtest import BacktestSpec, RecordedInput
 from crossline.backtest.in_process import backtest
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.io.sinks.base import Delivery, build_sink
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.rule_files import Known, read_rules

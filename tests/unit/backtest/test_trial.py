@@ -15,7 +15,7 @@ from crossline.backtest.trial import as_if_active, try_rules, verdicts
 from crossline.basics.conditions.lists import NamedList
 from crossline.basics.errors import UsageError
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 

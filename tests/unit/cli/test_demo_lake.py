@@ -9,9 +9,9 @@ import click
 import pytest
 import typer
 
+from crossline.cli.app import app
 from crossline.cli.demo import lake_tour
 from crossline.cli.demo.lake_tour import LatePublication, steps, tour
-from crossline.cli.main import app
 from crossline.generate.labels import PlantedFraud
 from crossline.rules.rule_reader import load_rules_text
 from crossline.runtime.work.totals import Totals

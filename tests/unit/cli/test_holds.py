@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.streams.schema import load_streams
-from crossline.cli.main import app
+from crossline.cli.app import app
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rule_registry.events import RuleEvent
 

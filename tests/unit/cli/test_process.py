@@ -10,7 +10,7 @@ import pytest
 
 
 def done(code: str, **options: object) -> subprocess.CompletedProcess[str]:
-    start = "import atexit, os, sys, threading, time\nfrom crossline.cli.process import *\n"
+    start = "import atexit, os, sys, threading, time\nfrom crossline.cli.launch.process import *\n"
     return subprocess.run(  # type: ignore[call-overload, no-any-return]
         [sys.executable, "-c", start + code], capture_output=True, text=True, check=False, **options
     )

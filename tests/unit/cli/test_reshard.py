@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from crossline.cli.main import app, run_command
+from crossline.cli.app import app
+from crossline.cli.main import run_command
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.runtime.snapshot.checkpoint import claim
 from crossline.runtime.snapshot.snapshot import SnapshotFile

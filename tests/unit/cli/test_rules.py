@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from crossline.basics.errors import PermanentError, UsageError
 from crossline.basics.streams.schema import load_streams
 from crossline.basics.texts.problems import RefusedError
-from crossline.cli.main import app
+from crossline.cli.app import app
 from crossline.rule_registry.directory import DirectoryRuleLog
 from crossline.rules.registry import rule_types
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from crossline.cli import startup
-from crossline.cli.startup import Startup
+from crossline.cli.launch import startup
+from crossline.cli.launch.startup import Startup
 
 
 def test_the_steps_and_their_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crossline.basics.errors import UsageError
-from crossline.cli.main import app
+from crossline.cli.app import app
 from crossline.runtime.changes.rule_feed import DirectoryFeed
 from crossline.settings.config import in_folder, load_pipeline
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.derived_streams import derived
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.route.part_codec import pack, unpack
 from crossline.plan.compile import StreamPlan
 from crossline.plan.compose import compile_all

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.decode import decode_values, make_layout
 from crossline.ingest.route.part_codec import pack, unpack
 from crossline.ingest.route.partitioner import Chunk, route

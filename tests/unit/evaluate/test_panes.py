@@ -11,7 +11,8 @@ import pytest
 from crossline.basics import wire
 from crossline.basics.streams.schema import load_streams
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState, judge
 from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.partitioner import Chunk, route

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan

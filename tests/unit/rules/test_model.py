@@ -13,7 +13,8 @@ from onnx import helper
 from crossline.basics.models.model import BLOCK, Model, ModelError, Scorer
 from crossline.basics.texts.problems import Finding
 from crossline.basics.texts.yamltext import load_yaml
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState, judge
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import compile_stream

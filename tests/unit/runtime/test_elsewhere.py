@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.ingest.enrich.table import FIELD, HASH, KEY
 from crossline.ingest.enrich.versions import TableVersion
 from crossline.io.objects.file_stores import file_store

@@ -13,7 +13,7 @@ from tools.docs.configuration import reference
 from tools.docs.markdown import cell, table
 
 import crossline
-from crossline.cli.main import COMMANDS
+from crossline.cli.app import COMMANDS
 from crossline.settings.config import EngineSettings, PipelineDefaults
 from crossline.settings.kafka import KafkaSecurity
 from crossline.settings.sinks import SINKS

@@ -20,7 +20,7 @@ from crossline.basics.texts.problems import Finding, RefusedError, nearest, one_
 from crossline.basics.texts.report import place, problems_from_validation
 from crossline.basics.texts.yamltext import Document
 from crossline.evaluate.alerts.current_alerts import current_states
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import bases_of
 from crossline.rules.ruleset import RuleSet

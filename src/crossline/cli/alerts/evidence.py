@@ -184,7 +184,7 @@ def _bench(rule: Any, alert: dict[str, Any], pipeline: Path, folder: Path) -> Va
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.backtest.investigation.variant_runner import VariantRunner, active
     from crossline.cli.backtest import setting_of, with_tables
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.io.tokens.lookup import list_tokens
     from crossline.rule_registry.lists import lists_in
     from crossline.rules.ruleset import RuleSet

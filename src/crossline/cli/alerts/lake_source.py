@@ -12,7 +12,7 @@ from crossline.basics.errors import UsageError
 from crossline.basics.times import parse_instant_ms
 from crossline.cli.alerts.store_options import DEFAULT_PIPELINE
 from crossline.cli.extras import missing
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
 from crossline.io.stores.protocol import AlertFilter, StoredAlert
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from crossline.basics.errors import UsageError
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
 from crossline.cli.terminal.notes import note, write_lines
 from crossline.cli.terminal.tables import Listing, show
 

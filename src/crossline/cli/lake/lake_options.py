@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from crossline.basics.errors import UsageError
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
 from crossline.rule_registry.content import read_pipeline_in_place
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import typer
 
 from crossline.cli.backtest import log_of, rules_as_of_log, setting_of, with_tables
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, json_line, open_reader
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.replay import instant_of, replay_spec
 from crossline.cli.signals import Stopping, stoppable
-from crossline.cli.startup import tell_compiling
 from crossline.cli.terminal.notes import note, write_lines
 from crossline.cli.terminal.tables import Listing, show
 

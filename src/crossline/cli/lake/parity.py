@@ -15,10 +15,10 @@ from crossline.basics.errors import StateError, UsageError
 from crossline.basics.times import format_instant, parse_duration_ms, parse_instant_ms
 from crossline.cli.backtest import log_of, rules_as_of_log, setting_of, with_tables
 from crossline.cli.lake.lake_options import PIPELINE, AsJson, PipelineFile, open_reader
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.replay import replay_spec
 from crossline.cli.signals import Stopping, stoppable
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import ProgressLine
 from crossline.cli.terminal.notes import note
 from crossline.cli.terminal.tables import Listing, show

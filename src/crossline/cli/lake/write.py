@@ -15,7 +15,7 @@ import orjson
 import typer
 
 from crossline.basics.errors import UsageError
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
 from crossline.cli.terminal.notes import note, write_lines
 from crossline.rule_registry.content import read_pipeline_in_place
 

@@ -14,8 +14,8 @@ from crossline.basics.share import SLOTS, keys_of
 from crossline.basics.streams.inputs import rule_of
 from crossline.basics.texts.problems import nearest, one_of
 from crossline.cli.backtest import FIGURES_HELP, inputs_by_stream, lists_for, setting_of, with_tables
-from crossline.cli.process import do_without_pandas
-from crossline.cli.startup import tell_compiling
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.rule_registry.content import read_pipeline_in_place
 from crossline.rule_registry.directory import logs_in
 from crossline.rule_registry.history import History
@@ -103,7 +103,7 @@ class TrialInput:
         """``rules``, each in its newest version as if it were active, over the records."""
         from crossline.backtest.backtest import BacktestSpec, RecordedInput
         from crossline.backtest.trial import as_if_active
-        from crossline.evaluate.shard import Bounds
+        from crossline.evaluate.bounds import Bounds
 
         do_without_pandas()
         tell_compiling()

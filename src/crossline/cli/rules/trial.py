@@ -16,9 +16,9 @@ from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.basics.texts.yamltext import load_yaml
 from crossline.cli.backtest import inputs_by_stream, setting_of, with_tables
-from crossline.cli.process import do_without_pandas
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.rules.sample_options import FiguresPath
-from crossline.cli.startup import tell_compiling
 from crossline.cli.summary import check_some_judged
 from crossline.cli.terminal.notes import note, write_lines
 from crossline.cli.terminal.tables import Listing, show
@@ -93,7 +93,7 @@ def _try_sample(
     from crossline.backtest.backtest import BacktestSpec, RecordedInput
     from crossline.backtest.trial import as_if_active, try_rules, verdicts
     from crossline.backtest.workbench.near_misses import near_misses
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.io.tokens.lookup import list_tokens
     from crossline.rule_registry.lists import lists_in
     from crossline.runtime.machine.temporary_folders import own_folder_for
@@ -197,7 +197,7 @@ def run_cases(path: Path, setting: Setting) -> list[FileResult]:
         RefusedError: all that is wrong in one.
     """
     from crossline.backtest.workbench.rule_cases import RuleCaseRunner, read_cases
-    from crossline.evaluate.shard import Bounds
+    from crossline.evaluate.bounds import Bounds
     from crossline.rule_registry.lists import lists_in
 
     files = case_files(path)

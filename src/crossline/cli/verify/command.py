@@ -15,8 +15,8 @@ from rich.text import Text
 from crossline.basics.errors import UsageError
 from crossline.basics.texts.plaintext import printable
 from crossline.cli.backtest import inputs_by_stream
-from crossline.cli.process import do_without_pandas
-from crossline.cli.startup import tell_compiling
+from crossline.cli.launch.process import do_without_pandas
+from crossline.cli.launch.startup import tell_compiling
 from crossline.cli.terminal import notes
 from crossline.cli.terminal import tables as terminal
 from crossline.cli.terminal.tables import NameValues

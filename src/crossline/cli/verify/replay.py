@@ -16,8 +16,8 @@ from crossline.basics.errors import CrosslineError, UsageError
 from crossline.basics.times import FOREVER_MS, format_instant, parse_instant_ms
 from crossline.cli.backtest import lists_for, rules_as_of_log, setting_of, with_tables
 from crossline.cli.verify.inputs import inputs_of, places_of, plain_part, topics_of
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.decisions.decision import RulesInForce
-from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.content import read_text
 from crossline.rule_registry.directory import find_log
 from crossline.rule_registry.events import RuleEvent

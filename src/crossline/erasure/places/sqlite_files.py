@@ -17,6 +17,7 @@ from crossline.basics.errors import RetryableError, StateError
 from crossline.erasure.place import Counts
 from crossline.erasure.rows import GONE, treat
 from crossline.erasure.subject import Subject
+from crossline.io.sqlite.schema import index_keys_anew
 
 BUSY_S = 30.0
 _LEFT_OUT = ("sqlite_",)
@@ -121,6 +122,11 @@ class SqlitePlace:
             raise RetryableError(f"{self.path} takes nothing now: {error}; run the erasure again") from error
         except sqlite3.DatabaseError as error:
             raise StateError(f"{self.path} is not a readable SQLite file: {error}; put it back from a copy") from error
+
+
+def store_place(name: str, path: Path) -> SqlitePlace:
+    """The store of a sink. Of an alert that went, the index has no other field of its key either."""
+    return SqlitePlace(name, path, after=index_keys_anew)
 
 
 def quoted(name: str) -> str:

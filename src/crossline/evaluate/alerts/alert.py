@@ -17,8 +17,11 @@ from crossline.evaluate.alerts.alert_json import json_bytes, json_value
 from crossline.evaluate.alerts.hits import Hit, WindowRecord
 from crossline.evaluate.alerts.record import record_json
 from crossline.plan.compile import StreamPlan
+from crossline.programs.predicate import Comparison
 from crossline.programs.program import Evidence, Figure, Program
+from crossline.rules.base import Rule
 from crossline.rules.ruleset import RuleVersion
+from crossline.rules.sentence import Sentence
 from crossline.state.batch import FigureRead
 
 SCHEMA_VERSION = 1
@@ -56,6 +59,9 @@ class AlertMaker:
         self._steps = () if program.sequence is None else program.sequence.names
         self._waits = program.absence is not None
         self._sentence = rule.sentence
+        # Where all alerts have one threshold: by identity, sentences of the rule, and each with the threshold in it.
+        self._filled: dict[int, tuple[Sentence, Sentence]] = {}
+        self._template = rule.template if self._line is not None and _says_plainly(rule) else None
         self._window_ms = program.window_ms
         names = () if program.verdict is None else program.verdict.figure_names
         self._kept = {name: _kept(figure) for name, figure in zip(names, program.figures, strict=True)}
@@ -137,7 +143,7 @@ class AlertMaker:
         line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
         line = None if value is None else line
         operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
-        message = self._sentence(value, threshold, operator, self._window_ms, hit.key, hit.count, message_fields)
+        message = self._message(value, line, hit.key, hit.count, message_fields)
         return {
             "schema_version": SCHEMA_VERSION,
             "alert_id": uuid5_text(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
@@ -147,7 +153,7 @@ class AlertMaker:
             "stream": hit.place[1],
             "record_id": hit.record_id,
             "event_time": (event_time := instant_text(hit.event_ms)),
-            "ingest_time": instant_text(hit.ingest_ms),
+            "ingest_time": event_time if hit.ingest_ms == hit.event_ms else instant_text(hit.ingest_ms),
             "value": json_value(value),
             "operator": operator,
             "threshold": threshold,
@@ -161,6 +167,23 @@ class AlertMaker:
             **self._more,
             **({} if self._record is None else {"record": record_json(self._record, hit.record_id, hit.carried)}),
         }
+
+    def _message(
+        self, value: float | None, line: Comparison | None, key: Mapping[str, Any], count: int | None, fields: Any
+    ) -> str:
+        operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
+        if self._template is None or line is None:
+            return self._sentence(value, threshold, operator, self._window_ms, key, count, fields)
+        template = self._template(value)
+        known = self._filled.get(id(template))
+        if known is None:
+            known = self._filled[id(template)] = template, template.filled(threshold, operator, self._window_ms)
+        return known[1].say(value, None, None, None, key, count, fields)
+
+
+def _says_plainly(rule: Rule) -> bool:
+    """Whether its type says what its template does, and nothing of its own."""
+    return type(rule).sentence is Rule.sentence
 
 
 def alerts_of(plans: Iterable[StreamPlan], hits: Iterable[Hit], detected_ms: int) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from crossline.ingest.avro.binary import Found
 from crossline.ingest.avro.schema import STAMPS
 from crossline.ingest.decode.clock import NANOS, NOT_A_TIME, UNIT_CODES, real_to_ms, whole_to_ms
 from crossline.ingest.decode.layout import Column, RecordLayout
-from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 from crossline.ingest.decode.record import TIME_NUMBER, TIME_TEXT
-from crossline.ingest.decode.slow_path import INT64_MAX, INT64_MIN, shown, text_ms
+from crossline.ingest.decode.slow_path import INT64_MAX, INT64_MIN, KNOWN_YEARS, shown, text_ms
 
 DAY_S = 86_400
 # 2^512 and more: no 64-bit float is near, and its digits would take a while to write down.
@@ -30,13 +30,11 @@ def cell(column: Column, unit: int | None, found: Found | None) -> Any:
     """
     if found is not None and found.place:
         given = description(Found(found.node, found.value))
-        raise RefusedRecordError("wrong_type", f"field {found.place}: found {given}, expected an object")
+        raise RefusedRecordError(RecordFault("wrong_type", given, "an object", found.place))
     if found is None or found.node.kind == "null":
         if column.spec.optional:
             return None
-        raise RefusedRecordError(
-            "missing_field", f"field {column.name} is missing or null, expected {column.spec.kind}"
-        )
+        raise RefusedRecordError(RecordFault.missing(column.name, column.spec.kind))
     if not column.spec.is_list:
         return _scalar(column, unit, found)
     if found.node.kind not in {"array", "map"}:
@@ -79,10 +77,8 @@ def _text(column: Column, found: Found) -> str | None:
     try:
         return str(value, "utf-8")
     except UnicodeDecodeError as error:
-        raise RefusedRecordError(
-            "bad_encoding",
-            f"field {column.name}: found byte 0x{value[error.start]:02x} at byte {error.start + 1}, expected UTF-8",
-        ) from None
+        byte = f"byte 0x{value[error.start]:02x} at byte {error.start + 1}"
+        raise RefusedRecordError(RecordFault("bad_encoding", byte, "UTF-8", column.name)) from None
 
 
 def _integer(column: Column, unit: int | None, found: Found) -> int | None:
@@ -101,7 +97,7 @@ def _integer(column: Column, unit: int | None, found: Found) -> int | None:
 
 def _within(column: Column, value: int, found: Found) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
-        raise _bad_number(column, found, "beyond a 64-bit integer")
+        raise RefusedRecordError(RecordFault.beyond(column.name, description(found), "a 64-bit integer"))
     return value
 
 
@@ -114,7 +110,7 @@ def _number(column: Column, unit: int | None, found: Found) -> float | None:
         return int(found.value) * int(NANOS[given]) / int(NANOS[unit])
     if node.kind in _REAL:
         if not math.isfinite(found.value):
-            raise _bad_number(column, found, "not a finite number")
+            raise _bad_number(column, found, "a finite number", "not a finite number")
         # Adding zero turns -0.0 into 0.0, so that equal numbers have equal bits.
         return float(found.value) + 0.0
     return _exact(column, found) if node.logical == "decimal" else None
@@ -129,7 +125,8 @@ def _exact(column: Column, found: Found) -> float:
         near = math.inf
     if math.isfinite(near) and value in (Decimal(repr(near)), Decimal(near)):
         return near + 0.0
-    raise _bad_number(column, found, "with more digits than a 64-bit float holds exactly")
+    limit = "with more digits than a 64-bit float holds exactly"
+    raise _bad_number(column, found, "a number that a 64-bit float holds exactly", limit)
 
 
 def decimal_of(unscaled: int, scale: int) -> Decimal:
@@ -139,7 +136,7 @@ def decimal_of(unscaled: int, scale: int) -> Decimal:
 
 def _unscaled(column: Column, found: Found) -> int:
     if not 0 < len(found.value) <= DECIMAL_BYTES_MAX:
-        raise _bad_number(column, found, f"expected 1 to {DECIMAL_BYTES_MAX} bytes of digits")
+        raise _bad_number(column, found, f"1 to {DECIMAL_BYTES_MAX} bytes of digits")
     return int.from_bytes(found.value, "big", signed=True)
 
 
@@ -157,19 +154,17 @@ def _stamp(column: Column, found: Found) -> int | None:
     elif kind in _REAL and column.kind != TIME_TEXT:
         stamp = int(real_to_ms(_number(column, None, found) or 0.0, column.unit))
     if stamp == NOT_A_TIME:
-        raise RefusedRecordError(
-            "time_out_of_range", f"field {column.name}: found {description(found)}, expected years 1 to 9999"
-        )
+        raise RefusedRecordError(RecordFault("time_out_of_range", description(found), KNOWN_YEARS, column.name))
     return stamp
 
 
-def _bad_number(column: Column, found: Found, why: str) -> RefusedRecordError:
-    return RefusedRecordError("bad_number", f"field {column.name}: found {description(found)}, {why}")
+def _bad_number(column: Column, found: Found, expected: str, limit: str = "") -> RefusedRecordError:
+    return RefusedRecordError(RecordFault("bad_number", description(found), expected, column.name, limit=limit))
 
 
 def _wrong(column: Column, found: Found) -> RefusedRecordError:
     expected = f"a list of {column.spec.kind}" if column.spec.is_list else column.spec.kind
-    return RefusedRecordError("wrong_type", f"field {column.name}: found {description(found)}, expected {expected}")
+    return RefusedRecordError(RecordFault("wrong_type", description(found), expected, column.name))
 
 
 def description(found: Found) -> str:

@@ -7,7 +7,7 @@ cannot be decoded becomes a dead letter with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from crossline.ingest.avro.wire import HEADER_BYTES, MAGIC, schema_id
 from crossline.ingest.decode.arrival import Arrival
 from crossline.ingest.decode.cells import Cells, new_cells, settle
 from crossline.ingest.decode.layout import RecordLayout
-from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 from crossline.ingest.decode.record import SLOW
 from crossline.ingest.decode.slow_path import Taken, with_roles
 from crossline.ingest.decode.spans import LINE_BYTES_MAX, Decoded, Span, as_bytes, finish
@@ -117,15 +117,15 @@ class Reading:
         """Decode one record with its header. Raises RefusedRecordError."""
         number = schema_id(raw)
         if number is None:
-            raise RefusedRecordError("malformed_avro", _no_header(raw))
+            raise RefusedRecordError(_no_header(raw))
         schema = schemas.get(number, f"the registry knows no schema {number}")
         if isinstance(schema, str):
-            raise RefusedRecordError("unknown_schema", schema)
+            raise RefusedRecordError(RecordFault("unknown_schema", schema))
         try:
             return self.record(schema, Walk(raw, HEADER_BYTES))
         except RefusedRecordError as refused:
-            detail = f"{refused.detail}; by schema {number}"
-            raise RefusedRecordError(refused.reason, detail, refused.record_id) from None
+            fault = replace(refused.fault, note=f"by schema {number}")
+            raise RefusedRecordError(fault, refused.record_id) from None
 
     def record(self, schema: Node, walk: Walk) -> Taken:
         """Decode the record of ``schema`` that is all of what is left. Raises RefusedRecordError."""
@@ -133,13 +133,12 @@ class Reading:
         try:
             node = walk.branch(schema)
             if node.kind != "record":
-                raise RefusedRecordError(
-                    "not_an_object", f"found {description(walk.found(node, 0))}, expected a record"
-                )
+                given = description(walk.found(node, 0))
+                raise RefusedRecordError(RecordFault("not_an_object", given, "a record"))
             walk.record(node, self.want, found, 0)
             walk.finish()
         except MalformedError as error:
-            raise RefusedRecordError("malformed_avro", str(error)) from None
+            raise RefusedRecordError(RecordFault("malformed_avro", str(error))) from None
         try:
             columns = zip(self.layout.columns, self.units, found, strict=True)
             return with_roles(self.layout, [cell(column, unit, given) for column, unit, given in columns])
@@ -157,8 +156,9 @@ class Reading:
             return None
 
 
-def _no_header(raw: bytes) -> str:
+def _no_header(raw: bytes) -> RecordFault:
     if not raw:
-        return f"found nothing, expected the byte {MAGIC} and the number of a schema"
+        return RecordFault("malformed_avro", "nothing", f"the byte {MAGIC} and the number of a schema")
     first = f"a value that begins with byte 0x{raw[0]:02x}" if raw[0] != MAGIC else f"{len(raw)} bytes"
-    return f"found {first}, expected the byte {MAGIC}, the number of a schema in four, and the record"
+    expected = f"the byte {MAGIC}, the number of a schema in four, and the record"
+    return RecordFault("malformed_avro", first, expected)

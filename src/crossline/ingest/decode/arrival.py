@@ -6,6 +6,7 @@ which records are known to have been there travels with them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from crossline.basics.times import format_duration, format_instant
 from crossline.basics.values import I64
-from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +37,24 @@ class Arrival:
         marks = [stamps > latest for stamps in (*times, self.ingest_ms) if stamps is not None]
         return np.asarray(np.logical_or.reduce(marks))
 
-    def check(self, row: int, stamps: dict[str, int | None], record_id: str) -> None:
+    def check(self, row: int, stamps: Mapping[str, int | None], record_id: str) -> None:
         """Refuse record ``row`` where one of its times (by the name of the field) is too far ahead."""
+        for fault in self.faults(row, stamps):
+            raise RefusedRecordError(fault, record_id)
+
+    def faults(self, row: int, stamps: Mapping[str, int | None]) -> Iterator[RecordFault]:
+        """Each time of record ``row`` that is too far ahead; ``stamps`` by the name of the field."""
         if self.known_ms is None:
             return
         known_ms = int(self.known_ms if isinstance(self.known_ms, int) else self.known_ms[row])
-        sent = {} if self.ingest_ms is None else {"the message's timestamp": int(self.ingest_ms[row])}
-        for name, stamp in {**stamps, **sent}.items():
-            if stamp is not None and stamp > known_ms + self.bound_ms:
-                detail = f"{name}: found {format_instant(stamp)}, expected {latest_text(known_ms, self.bound_ms)}"
-                raise RefusedRecordError("time_in_future", detail, record_id)
+        latest = known_ms + self.bound_ms
+        for name, stamp in stamps.items():
+            if stamp is not None and stamp > latest:
+                expected = latest_text(known_ms, self.bound_ms)
+                yield RecordFault("time_in_future", format_instant(stamp), expected, name)
+        if self.ingest_ms is not None and int(self.ingest_ms[row]) > latest:
+            found, expected = format_instant(int(self.ingest_ms[row])), latest_text(known_ms, self.bound_ms)
+            yield RecordFault("time_in_future", found, expected, about="the message's timestamp")
 
 
 def latest_text(known_ms: int, bound_ms: int) -> str:

@@ -26,10 +26,10 @@ from crossline.ingest.decode.clock import (
     whole_column_ms,
 )
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
-from crossline.ingest.decode.reasons import Reason
+from crossline.ingest.decode.reasons import Reason, RecordFault
 from crossline.ingest.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
-from crossline.ingest.decode.slow_path import shown
-from crossline.ingest.decode.spans import Decoded, as_bytes, no_ids, with_tokens
+from crossline.ingest.decode.slow_path import BELIEVED_TIME, TIME_EXAMPLE, shown
+from crossline.ingest.decode.spans import Decoded, as_bytes, letter_of, no_ids, with_tokens
 
 DAY_S = 86_400
 
@@ -278,7 +278,7 @@ def _role_ms(layout: RecordLayout, role: Role, arrays: list[pa.Array], faults: F
     column, array = layout.columns[role.column], arrays[role.column]
     if column.spec.kind == "string":
         stamps = _text_ms(array)
-        faults.add(stamps == NOT_A_TIME, "bad_time", column.name, "a time such as 2026-01-31T09:30:00.000Z")
+        faults.add(stamps == NOT_A_TIME, "bad_time", column.name, TIME_EXAMPLE)
     elif column.spec.kind == "number":
         stamps = real_column_ms(np.asarray(pc.fill_null(array, 0.0)), role.unit)
     elif column.spec.kind == "integer":
@@ -286,7 +286,7 @@ def _role_ms(layout: RecordLayout, role: Role, arrays: list[pa.Array], faults: F
     else:
         stamps = _whole(array)
     beyond = (stamps < TIME_MS_MIN) | (stamps >= TIME_MS_END)
-    faults.add(beyond, "time_out_of_range", column.name, "a time from 1970-01-01 to 2200-01-01")
+    faults.add(beyond, "time_out_of_range", column.name, BELIEVED_TIME)
     ahead = Arrival(layout.future_ms, None, known_ms).ahead(stamps)
     if ahead is not None and known_ms is not None:
         faults.add(ahead, "time_in_future", column.name, f"a time {latest_text(known_ms, layout.future_ms)}")
@@ -303,17 +303,10 @@ def _letters(layout: RecordLayout, table: pa.Table, partition: str, offsets: I64
         row = dict(zip(table.column_names, values, strict=True))
         reason, name, expected = faults.texts[faults.number[number] - 1]
         identity = None if layout.id_column is None else _value(row, layout.columns[layout.id_column].name)
-        letters.append(
-            DeadLetter(
-                stream=layout.stream,
-                reason=reason,
-                detail=f"field {name}: found {shown(repr(_value(row, name)))}, expected {expected}",
-                partition=partition,
-                offset=int(offsets[number]),
-                raw=json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "replace"),
-                record_id=str(identity) if isinstance(identity, str | int) and identity != "" else None,
-            )
-        )
+        record_id = str(identity) if isinstance(identity, str | int) and identity != "" else None
+        fault = RecordFault(reason, shown(repr(_value(row, name))), expected, name)
+        raw = json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "replace")
+        letters.append(letter_of(layout, fault, partition, int(offsets[number]), raw, record_id))
     return letters
 
 

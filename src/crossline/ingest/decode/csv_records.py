@@ -28,7 +28,7 @@ from crossline.ingest.decode.json_numbers import (
 )
 from crossline.ingest.decode.json_scan import COMMA, QUOTE, skip_space, utf8_step
 from crossline.ingest.decode.layout import Column, RecordLayout
-from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 from crossline.ingest.decode.record import (
     ABSENT,
     BLANK,
@@ -112,12 +112,11 @@ def decode_csv(
 def parse_csv_record(layout: RecordLayout, header: Header, raw: bytes) -> Taken:
     """Decode one record the slow path. Raises RefusedRecordError."""
     if header.twice is not None:
-        raise RefusedRecordError("malformed_csv", f"the header names {shown(header.twice)} twice")
+        raise _malformed(f"the header names {shown(header.twice)} twice")
     texts = split(as_text(raw).removesuffix("\r"))
     if len(texts) != len(header.names):
-        raise RefusedRecordError(
-            "malformed_csv", f"found {len(texts)} fields, expected {len(header.names)} as in the header"
-        )
+        expected = f"{len(header.names)} as in the header"
+        raise RefusedRecordError(RecordFault("malformed_csv", f"{len(texts)} fields", expected))
     pairs = list(zip(layout.columns, header.places, strict=True))
     try:
         cells = [cell(column, _value(column, texts[place]) if place >= 0 else None) for column, place in pairs]
@@ -143,9 +142,7 @@ def split(line: str) -> list[str | None]:
     while True:
         match = FIELD.match(line, at)
         if match is None:
-            raise RefusedRecordError(
-                "malformed_csv", f"the quoted field at character {at + 1} does not end before a comma or on its line"
-            )
+            raise _malformed(f"the quoted field at character {at + 1} does not end before a comma or on its line")
         texts.append(match["plain"] or None if match["quoted"] is None else match["quoted"].replace('""', '"'))
         if match.end() == len(line):
             return texts
@@ -164,8 +161,12 @@ def _value(column: Column, text: str | None) -> Any:
     if JSON_NUMBER.fullmatch(text):
         return NumberText(text)
     if NOT_FINITE.fullmatch(text):
-        raise RefusedRecordError("bad_number", f"field {column.name}: found {shown(text)}, expected a finite number")
+        raise RefusedRecordError(RecordFault("bad_number", shown(text), "a finite number", column.name))
     return text
+
+
+def _malformed(sentence: str) -> RefusedRecordError:
+    return RefusedRecordError(RecordFault("malformed_csv", sentence))
 
 
 @kernel

@@ -1,8 +1,11 @@
-"""Why a record becomes a dead letter: the codes, what each means, and the exception that carries one."""
+"""Why a record becomes a dead letter: the codes, what each means, a fault in its parts, and the exception with one."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+from crossline.ingest.tokens.letters import QUOTE_NOTHING, TEXT_WITHHELD, VALUE_WITHHELD
 
 Reason = Literal[
     "tombstone",
@@ -46,11 +49,69 @@ REASONS: dict[Reason, str] = {
 }
 
 
-class RefusedRecordError(Exception):
-    """One record cannot be decoded. ``record_id`` is its id where that could be read."""
+@dataclass(frozen=True, slots=True)
+class RecordFault:
+    """One thing that is wrong with a record, in the parts of which its sentence is made.
 
-    def __init__(self, reason: Reason, detail: str, record_id: str | None = None) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason: Reason = reason
-        self.detail = detail
+    ``found``: in a few words; a whole sentence where ``expected`` is empty. ``field``: the dotted name of the field,
+    empty where none is to blame. ``about``: what the sentence begins with then. ``lack``: how the field is not there.
+    ``limit``: what the sentence says in place of ``expected``. ``note``: what follows the sentence.
+
+    >>> RecordFault("wrong_type", "true", "number", "place.lat").sentence
+    'field place.lat: found true, expected number'
+    """
+
+    reason: Reason
+    found: str
+    expected: str = ""
+    field: str = ""
+    about: str = ""
+    lack: str = ""
+    limit: str = ""
+    note: str = ""
+
+    @classmethod
+    def missing(cls, field: str, kind: str) -> Self:
+        """A field that every record must have is absent or null."""
+        return cls("missing_field", "nothing", kind, field, lack="missing or null")
+
+    @classmethod
+    def empty_id(cls, field: str) -> Self:
+        """The id is an empty text."""
+        return cls("missing_field", '""', "an id", field, lack="empty")
+
+    @classmethod
+    def beyond(cls, field: str, found: str, bound: str) -> Self:
+        """A number is too large for ``bound``."""
+        return cls("bad_number", found, f"a number within {bound}", field, limit=f"beyond {bound}")
+
+    @property
+    def sentence(self) -> str:
+        """The fault as the detail of a dead letter."""
+        note = f"; {self.note}" if self.note else ""
+        if not self.expected:
+            return f"{self.found}{note}"
+        subject = f"field {self.field}" if self.field else self.about
+        if self.lack:
+            return f"{subject} is {self.lack}, expected {self.expected}{note}"
+        return f"{subject and subject + ': '}found {self.found}, {self.limit or 'expected ' + self.expected}{note}"
+
+    def withheld(self) -> RecordFault:
+        """The same without what the record has there, for streams with sensitive fields."""
+        if self.reason in QUOTE_NOTHING:
+            return self
+        if self.field and self.expected and not self.lack:
+            return replace(self, found=VALUE_WITHHELD)
+        return RecordFault(self.reason, TEXT_WITHHELD)
+
+
+class RefusedRecordError(Exception):
+    """One record cannot be decoded, because of ``fault``. ``record_id`` is its id where that could be read."""
+
+    def __init__(self, fault: RecordFault, record_id: str | None = None) -> None:
+        super().__init__(fault)
+        self.fault = fault
         self.record_id = record_id
+
+    def __str__(self) -> str:
+        return f"{self.fault.reason}: {self.fault.sentence}"

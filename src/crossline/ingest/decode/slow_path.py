@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,19 @@ import numpy as np
 from crossline.ingest.decode.clock import NOT_A_TIME, TIME_MS_END, TIME_MS_MIN, real_to_ms, rfc3339_ms, whole_to_ms
 from crossline.ingest.decode.json_scan import DEPTH_MAX
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
-from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 from crossline.ingest.decode.record import INTEGER, NUMBER, STRING, TIME_NUMBER, TIME_TEXT
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INT64_DIGITS_MAX = 19
 SHOWN_MAX = 60
+# What is expected of times.
+BELIEVED_TIME = "a time from 1970-01-01 to 2200-01-01"
+KNOWN_YEARS = "years 1 to 9999"
+TIME_EXAMPLE = "a time such as 2026-01-31T09:30:00.000Z"
 BOM = "\ufeff"
+HALF_A_PAIR = "half of a surrogate pair (\\ud800 to \\udfff) stands alone"
+BOM_INSIDE = "a byte order mark stands before the record, expected none inside a file"
 WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 # Strings are matched whole, so that brackets inside them are passed over.
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[][{}]', re.DOTALL)
@@ -40,12 +46,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) < len(pairs):
         met: set[str] = set()
         twice = next(key for key, _ in pairs if key in met or met.add(key))  # type: ignore[func-returns-value]
-        raise RefusedRecordError("malformed_json", f"key {shown(twice)} stands twice in one object")
+        raise _malformed(f"key {shown(twice)} stands twice in one object")
     return members
 
 
 def _constant(name: str) -> Any:
-    raise RefusedRecordError("bad_number", f"{name} is not a number of JSON")
+    raise RefusedRecordError(RecordFault("bad_number", f"{name} is not a number of JSON"))
 
 
 _DECODER = json.JSONDecoder(
@@ -55,15 +61,21 @@ _DECODER = json.JSONDecoder(
 
 def parse_json_record(layout: RecordLayout, raw: bytes) -> Taken:
     """Decode one record. Raises RefusedRecordError."""
-    document = parse(raw)
-    if not isinstance(document, dict):
-        raise RefusedRecordError("not_an_object", f"found {found(document)}, expected an object")
+    document = parse_object(raw)
     try:
         cells = [cell(column, lookup(document, column)) for column in layout.columns]
         return with_roles(layout, cells)
     except RefusedRecordError as refused:
         refused.record_id = _id_of(layout, document)
         raise
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """The one JSON object in ``raw``; its numbers are NumberText. Raises RefusedRecordError."""
+    document = parse(raw)
+    if not isinstance(document, dict):
+        raise RefusedRecordError(RecordFault("not_an_object", found(document), "an object"))
+    return document
 
 
 def parse(raw: bytes) -> Any:
@@ -74,15 +86,15 @@ def parse(raw: bytes) -> Any:
 def parse_text(text: str) -> Any:
     """The one JSON document that ``text`` is. Raises RefusedRecordError."""
     if text.count("{") + text.count("[") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
-        raise RefusedRecordError("malformed_json", f"nested deeper than {DEPTH_MAX} levels")
+        raise _malformed(f"nested deeper than {DEPTH_MAX} levels")
     try:
         document = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise RefusedRecordError("malformed_json", f"{error.msg} at character {error.pos + 1}") from None
+        raise _malformed(f"{error.msg} at character {error.pos + 1}") from None
     if SURROGATE_ESCAPE.search(text):
         for part in _strings(document):
             if not _encodable(part):
-                raise RefusedRecordError("bad_encoding", "half of a surrogate pair (\\ud800 to \\udfff) stands alone")
+                raise RefusedRecordError(RecordFault("bad_encoding", HALF_A_PAIR))
     return document
 
 
@@ -91,14 +103,13 @@ def as_text(raw: bytes) -> str:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        kind = "UTF-16 text: found its byte order mark" if raw[:2] in {b"\xff\xfe", b"\xfe\xff"} else "not UTF-8: found"
-        raise RefusedRecordError(
-            "bad_encoding", f"{kind} byte 0x{raw[error.start]:02x} at byte {error.start + 1}, expected UTF-8"
-        ) from None
+        byte = f"byte 0x{raw[error.start]:02x} at byte {error.start + 1}"
+        about = "not UTF-8"
+        if raw[:2] in {b"\xff\xfe", b"\xfe\xff"}:
+            about, byte = "UTF-16 text", f"its byte order mark {byte}"
+        raise RefusedRecordError(RecordFault("bad_encoding", byte, "UTF-8", about=about)) from None
     if text.startswith(BOM):
-        raise RefusedRecordError(
-            "bad_encoding", "a byte order mark stands before the record, expected none inside a file"
-        )
+        raise RefusedRecordError(RecordFault("bad_encoding", BOM_INSIDE))
     return text
 
 
@@ -110,9 +121,7 @@ def lookup(document: dict[str, Any], column: Column) -> Any:
         if here is None:
             return None
         if not isinstance(here, dict):
-            raise RefusedRecordError(
-                "wrong_type", f"field {'.'.join(parts[:depth])}: found {found(here)}, expected an object"
-            )
+            raise RefusedRecordError(RecordFault("wrong_type", found(here), "an object", ".".join(parts[:depth])))
         here = here.get(part)
     return here
 
@@ -122,9 +131,7 @@ def cell(column: Column, value: Any) -> Any:
     if value is None:
         if column.spec.optional:
             return None
-        raise RefusedRecordError(
-            "missing_field", f"field {column.name} is missing or null, expected {column.spec.kind}"
-        )
+        raise RefusedRecordError(RecordFault.missing(column.name, column.spec.kind))
     if not column.spec.is_list:
         return scalar(column, value)
     if not isinstance(value, list):
@@ -151,15 +158,20 @@ def scalar(column: Column, value: Any) -> Any:
 
 def with_roles(layout: RecordLayout, cells: list[Any]) -> Taken:
     """Check the id, and turn event and ingest time into epoch ms. Raises RefusedRecordError."""
-    if layout.id_column is not None and cells[layout.id_column] == "":
-        raise RefusedRecordError(
-            "missing_field", f"field {layout.columns[layout.id_column].name} is empty, expected an id"
-        )
-    event_ms = 0 if layout.event is None else _role_ms(layout, layout.event, cells)
-    return cells, event_ms, None if layout.ingest is None else _role_ms(layout, layout.ingest, cells)
+    if layout.id_column is not None:
+        check_id(layout.columns[layout.id_column], cells[layout.id_column])
+    event_ms = 0 if layout.event is None else role_ms(layout, layout.event, cells)
+    return cells, event_ms, None if layout.ingest is None else role_ms(layout, layout.ingest, cells)
 
 
-def _role_ms(layout: RecordLayout, role: Role, cells: list[Any]) -> int:
+def check_id(column: Column, value: Any) -> None:
+    """Raise RefusedRecordError where the id is an empty text."""
+    if value == "":
+        raise RefusedRecordError(RecordFault.empty_id(column.name))
+
+
+def role_ms(layout: RecordLayout, role: Role, cells: Sequence[Any]) -> int:
+    """Event or ingest time in epoch ms, of the cells of a record. Raises RefusedRecordError."""
     column, value = layout.columns[role.column], cells[role.column]
     stamp = value
     if column.kind == INTEGER:
@@ -169,10 +181,7 @@ def _role_ms(layout: RecordLayout, role: Role, cells: list[Any]) -> int:
     elif column.kind == STRING:
         stamp = text_ms(column, value)
     if not TIME_MS_MIN <= stamp < TIME_MS_END:
-        raise RefusedRecordError(
-            "time_out_of_range",
-            f"field {column.name}: found {shown(str(value))}, expected a time from 1970-01-01 to 2200-01-01",
-        )
+        raise RefusedRecordError(RecordFault("time_out_of_range", shown(str(value)), BELIEVED_TIME, column.name))
     return int(stamp)
 
 
@@ -186,9 +195,7 @@ def _stamp(column: Column, value: Any) -> int:
     else:
         stamp = real_to_ms(_real(column, value), column.unit)
     if stamp == NOT_A_TIME:
-        raise RefusedRecordError(
-            "time_out_of_range", f"field {column.name}: found {shown(value)}, expected years 1 to 9999"
-        )
+        raise RefusedRecordError(RecordFault("time_out_of_range", shown(value), KNOWN_YEARS, column.name))
     return int(stamp)
 
 
@@ -197,30 +204,32 @@ def text_ms(column: Column, value: str) -> int:
     raw = np.frombuffer(value.encode() + b"\0", np.uint8)
     stamp = rfc3339_ms(raw, 0, len(raw) - 1)
     if stamp == NOT_A_TIME:
-        raise RefusedRecordError(
-            "bad_time", f"field {column.name}: found {found(value)}, expected a time such as 2026-01-31T09:30:00.000Z"
-        )
+        raise RefusedRecordError(RecordFault("bad_time", found(value), TIME_EXAMPLE, column.name))
     return int(stamp)
 
 
 def _whole(column: Column, text: str) -> int:
     value = int(text) if len(text) <= INT64_DIGITS_MAX + 1 else None
     if value is None or not INT64_MIN <= value <= INT64_MAX:
-        raise RefusedRecordError("bad_number", f"field {column.name}: found {shown(text)}, beyond a 64-bit integer")
+        raise RefusedRecordError(RecordFault.beyond(column.name, shown(text), "a 64-bit integer"))
     return value
 
 
 def _real(column: Column, text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise RefusedRecordError("bad_number", f"field {column.name}: found {shown(text)}, beyond a 64-bit float")
+        raise RefusedRecordError(RecordFault.beyond(column.name, shown(text), "a 64-bit float"))
     # Adding zero turns -0.0 into 0.0, so that equal numbers have equal bits.
     return value + 0.0
 
 
 def _wrong(column: Column, value: Any) -> RefusedRecordError:
     expected = f"a list of {column.spec.kind}" if column.spec.is_list else column.spec.kind
-    return RefusedRecordError("wrong_type", f"field {column.name}: found {found(value)}, expected {expected}")
+    return RefusedRecordError(RecordFault("wrong_type", found(value), expected, column.name))
+
+
+def _malformed(sentence: str) -> RefusedRecordError:
+    return RefusedRecordError(RecordFault("malformed_json", sentence))
 
 
 def found(value: Any) -> str:

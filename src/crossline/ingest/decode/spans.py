@@ -16,10 +16,11 @@ from crossline.ingest.decode.arrival import Arrival
 from crossline.ingest.decode.cells import Cells, column_array
 from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit, part
 from crossline.ingest.decode.json_numbers import HIGHS, ONES
-from crossline.ingest.decode.layout import RecordLayout, Role
-from crossline.ingest.decode.reasons import RefusedRecordError
+from crossline.ingest.decode.layout import RecordLayout
+from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 from crossline.ingest.decode.record import DEAD, GOOD, SLOW
 from crossline.ingest.decode.slow_path import Taken
+from crossline.ingest.tokens.letters import WITHHELD
 
 LINE_BYTES_MAX = 1 << 20
 RAW_KEPT = 4 << 10
@@ -41,12 +42,21 @@ class Decoded:
 
 
 def with_tokens(layout: RecordLayout, decoded: Decoded) -> Decoded:
-    """The end of every decoder: tokens in the place of sensitive values, dead letters without values."""
+    """The end of every decoder: tokens in the place of sensitive values."""
     tokens, records = layout.tokens, decoded.records
     if tokens is None:
         return decoded
     names = tuple(column.name for column in layout.columns)
-    return Decoded(replace(records, fields=tokens.columns(names, records.fields)), tokens.letters(decoded.dead))
+    return Decoded(replace(records, fields=tokens.columns(names, records.fields)), decoded.dead)
+
+
+def letter_of(
+    layout: RecordLayout, fault: RecordFault, partition: str, offset: int, raw: bytes, record_id: str | None
+) -> DeadLetter:
+    """The dead letter of a record: without its bytes and its values, where the stream has sensitive fields."""
+    if layout.tokens is not None:
+        fault, raw = fault.withheld(), WITHHELD
+    return DeadLetter(layout.stream, fault.reason, fault.sentence, partition, offset, raw, record_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,24 +159,20 @@ def finish(cells: Cells, span: Span, line_bytes_max: int, take: Take, arrival: A
         start, end = int(span.starts[row]), int(span.ends[row])
         raw = span.buf[start : min(end, start + max(line_bytes_max, RAW_KEPT))].tobytes()
         if end - start > line_bytes_max:
-            detail = f"found {end - start} bytes, expected at most {line_bytes_max}"
-            refused: RefusedRecordError | None = RefusedRecordError("line_too_long", detail)
+            refused: RefusedRecordError | None = RefusedRecordError(too_long(end - start, line_bytes_max))
         else:
             refused = _try(cells, row, raw, take, arrival)
         if refused is not None:
             cells.status[row] = DEAD
-            dead.append(
-                DeadLetter(
-                    stream=cells.layout.stream,
-                    reason=refused.reason,
-                    detail=refused.detail,
-                    partition=span.partition,
-                    offset=int(span.offsets[row]),
-                    raw=raw[:RAW_KEPT] if refused.reason == "line_too_long" else raw,
-                    record_id=refused.record_id,
-                )
-            )
+            kept = raw[:RAW_KEPT] if refused.fault.reason == "line_too_long" else raw
+            offset = int(span.offsets[row])
+            dead.append(letter_of(cells.layout, refused.fault, span.partition, offset, kept, refused.record_id))
     return with_tokens(cells.layout, Decoded(records_of(cells, span.partition, span.offsets, arrival.ingest_ms), dead))
+
+
+def too_long(size: int, line_bytes_max: int) -> RecordFault:
+    """A record has ``size`` bytes, which are too many."""
+    return RecordFault("line_too_long", f"{size} bytes", f"at most {line_bytes_max}")
 
 
 def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> RefusedRecordError | None:
@@ -174,18 +180,14 @@ def _try(cells: Cells, row: int, raw: bytes, take: Take, arrival: Arrival) -> Re
     try:
         texts, event_ms, ingest_ms = take(layout, raw)
         if layout.event is not None and layout.id_column is not None:
-            stamps: dict[str, int | None] = {_role_text(layout, layout.event): event_ms}
+            stamps: dict[str, int | None] = {layout.columns[layout.event.column].name: event_ms}
             if layout.ingest is not None:
-                stamps[_role_text(layout, layout.ingest)] = ingest_ms
+                stamps[layout.columns[layout.ingest.column].name] = ingest_ms
             arrival.check(row, stamps, str(texts[layout.id_column]))
         cells.put(row, texts, event_ms, ingest_ms)
     except RefusedRecordError as refused:
         return refused
     return None
-
-
-def _role_text(layout: RecordLayout, role: Role) -> str:
-    return f"field {layout.columns[role.column].name}"
 
 
 def no_ids(rows: int) -> pa.Array:

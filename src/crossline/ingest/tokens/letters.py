@@ -6,7 +6,6 @@ of other fields are withheld too: in a record at fault, a value may stand in the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -14,9 +13,10 @@ from crossline.basics.deadletter import DeadLetter
 
 # What stands in the place of the bytes of a record.
 WITHHELD = b"(withheld: the stream has sensitive fields; the record is in its source)"
-_FIELD = re.compile(r"field (?P<name>.+?): found .*, (?P<rest>(?:expected|beyond) .*)", re.DOTALL)
-# Reasons whose details quote nothing of the record.
-_QUOTE_NOTHING = frozenset({"tombstone", "line_too_long", "unknown_schema", "malformed_archive", "malformed_parquet"})
+TEXT_WITHHELD = "the text is withheld: the stream has sensitive fields"
+VALUE_WITHHELD = "a value that is withheld"
+# Reasons whose sentences quote nothing of the record.
+QUOTE_NOTHING = frozenset({"tombstone", "line_too_long", "unknown_schema", "malformed_archive", "malformed_parquet"})
 
 
 def withheld(offsets: Iterable[int]) -> dict[int, bytes]:
@@ -25,14 +25,8 @@ def withheld(offsets: Iterable[int]) -> dict[int, bytes]:
 
 
 def without_values(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
-    """``letters`` without the bytes of their records, and without values in their texts."""
-    return [replace(each, raw=WITHHELD, detail=_detail(each)) for each in letters]
-
-
-def _detail(letter: DeadLetter) -> str:
-    if letter.reason in _QUOTE_NOTHING:
-        return letter.detail
-    field = _FIELD.fullmatch(letter.detail)
-    if field is None:
-        return "the text is withheld: the stream has sensitive fields"
-    return f"field {field['name']}: found a value that is withheld, {field['rest']}"
+    """``letters`` without the bytes of their records, and without the sentences that may quote them."""
+    return [
+        replace(each, raw=WITHHELD, detail=each.detail if each.reason in QUOTE_NOTHING else TEXT_WITHHELD)
+        for each in letters
+    ]

@@ -64,14 +64,15 @@ _OF_ALERTS = (
 
 # A value of a key as people write it: true and false as JSON does, which are 1 and 0 to SQL.
 KEY_VALUE = "CASE k.type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(k.value AS TEXT) END"
+_KEYS_OF_ALL = f"""INSERT OR IGNORE INTO alert_keys SELECT k.key, {KEY_VALUE}, a.seq
+    FROM alerts AS a, json_each(a.key) AS k WHERE k.type != 'null'"""  # noqa: S608 - our own text
 # Alerts by field and value of their keys, and decisions by time, so that neither is looked for among all.
 _TO_VERSION_5 = (
     """CREATE TABLE alert_keys (field TEXT NOT NULL, value TEXT NOT NULL, seq INTEGER NOT NULL,
     PRIMARY KEY (field, value, seq)) WITHOUT ROWID""",
     f"""CREATE TRIGGER alerts_have_keys AFTER INSERT ON alerts BEGIN INSERT OR IGNORE INTO alert_keys
     SELECT k.key, {KEY_VALUE}, NEW.seq FROM json_each(NEW.key) AS k WHERE k.type != 'null'; END""",  # noqa: S608 - our own text
-    f"""INSERT OR IGNORE INTO alert_keys SELECT k.key, {KEY_VALUE}, a.seq
-    FROM alerts AS a, json_each(a.key) AS k WHERE k.type != 'null'""",  # noqa: S608 - as above
+    _KEYS_OF_ALL,
     "CREATE INDEX decisions_by_time ON decisions (event_time)",
 )
 
@@ -118,6 +119,16 @@ def ensure_schema(connection: sqlite3.Connection, path: Path) -> None:
         for statement in _TO_VERSION_5:
             connection.execute(statement)
         connection.execute("UPDATE meta SET value = ? WHERE name = 'schema_version'", (str(SCHEMA_VERSION),))
+
+
+def index_keys_anew(connection: sqlite3.Connection) -> None:
+    """Index the keys of the alerts that there are, after alerts went or changed: the trigger sees new ones alone.
+
+    A row that an alert left behind would be that of the next alert with its number.
+    """
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'alert_keys'").fetchone():
+        connection.execute("DELETE FROM alert_keys")
+        connection.execute(_KEYS_OF_ALL)
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> str:

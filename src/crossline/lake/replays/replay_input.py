@@ -209,6 +209,11 @@ class LakeBatches:
         """Decodes the rows of each stream."""
         return _intake(self.given.inputs)
 
+    @property
+    def anywhere(self) -> bool:
+        """No: records are numbered by the process that reads them."""
+        return False
+
     def aligned(self, snapshot: PlanSnapshot) -> PlanSnapshot:
         """``snapshot`` itself: all logs are read to the same instants."""
         return snapshot

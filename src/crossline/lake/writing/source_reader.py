@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from crossline.basics.errors import SourceError
 from crossline.basics.values import Records
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.generate.source import read_source
 from crossline.io.chunks import STARTED, ChunkRef, GeneratorChunks
 from crossline.io.files.listing import ChunkList

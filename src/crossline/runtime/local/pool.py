@@ -6,7 +6,7 @@ import gc
 import multiprocessing
 import signal
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -25,28 +25,53 @@ from crossline.runtime.stages.stages import Stage
 from crossline.runtime.work.rows import Rows
 
 AHEAD = 2  # batches under way: while the last process ends a stage of one, the others begin with the next
+QUEUED = 2  # requests that a process has at most when it gets a piece of the input: what runs, and what is next
 LOOK_S = 0.1  # between two looks at whether to stop
 END_S = 2.0  # for the exit code of a process that is gone
 
-# What each process gets of a batch: rows of the inputs.
+# The input of a batch in pieces, of which the first is read by the first process, and so on; or each by any process.
 Dealt = Sequence[Sequence[pa.RecordBatch]]
 
 
 @dataclass(slots=True)
 class _RunningBatch:
-    """A batch: the stage it is at, what processes have yet to end it, and what came of it so far."""
+    """A batch: the stage it is at, how many requests of it have yet to end, and what came of it so far."""
 
     stage: int = 0
     left: int = 0
     rows: defaultdict[tuple[int, int], list[str]] = field(default_factory=lambda: defaultdict(list))
-    outcome: Rows = field(default_factory=list)
+    outcome: dict[tuple[int, int, int], Rows] = field(default_factory=dict)  # by stage, piece and process
+
+    def note(self, done: StageResult) -> None:
+        """One request of the stage ended."""
+        for to, path in done.rows.items():
+            self.rows[to].append(path)
+        self.outcome[done.stage, *done.place] = take_outcome(done.outcome)
+        self.left -= 1
+
+    def in_order(self) -> Rows:
+        """The outcome, in an order that does not depend on who was first."""
+        return [row for place in sorted(self.outcome) for row in self.outcome[place]]
+
+
+class StopFlag(Protocol):
+    """What an event of ``threading`` is too."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        ...
+
+    def set(self) -> None:
+        """Stop."""
+        ...
 
 
 class Pool:
     """``count`` processes, forked when the context is entered and gone when it is left. Files lie in ``folder``.
 
     Fork it while this process has one thread, and all that it needs is loaded. ``ahead``: batches under way; with 1 a
-    batch begins once the caller is done with the one before.
+    batch begins once the caller is done with the one before. ``anywhere``: each piece of the input is read by whichever
+    process has least to do: what shards are judged by is not the same for all, and a process cannot give a shard away.
     """
 
     def __init__(
@@ -54,10 +79,15 @@ class Pool:
         stages: Sequence[Stage],
         count: int,
         folder: Path,
-        stop: threading.Event | None = None,
+        stop: StopFlag | None = None,
         ahead: int = AHEAD,
+        *,
+        anywhere: bool = False,
     ) -> None:
         self._ahead = ahead
+        self._anywhere = anywhere
+        self._pieces: deque[StageRequest] = deque()  # that no process has yet
+        self._queued = [0] * count  # requests that each process has
         self._stages = stages
         self._count = count
         self._folder = folder
@@ -123,27 +153,63 @@ class Pool:
                 batch_id, dealt = next(waiting, (-1, None))
                 exhausted = dealt is None
                 if dealt is not None:
-                    under_way[batch_id] = _RunningBatch(left=self._count)
-                    self._begin(batch_id, dealt)
+                    under_way[batch_id] = _RunningBatch(left=self._begin(batch_id, dealt))
             if not under_way:
                 return
+            self._deal()
             for done in self._received():
-                ended = self._ended(under_way[done.batch_id], done)
-                if ended is not None:
-                    del under_way[done.batch_id]
-                    yield ended
+                under_way[done.batch_id].note(done)
+            yield from self._moved_on(under_way)
 
-    def _begin(self, batch_id: int, dealt: Dealt) -> None:
-        for number, connection in enumerate(self._connections):
-            mine = dealt[number] if number < len(dealt) else ()
+    def _moved_on(self, under_way: dict[int, _RunningBatch]) -> Iterator[Rows]:
+        """Send batches that are done with a stage on to the next one; the outcomes of those that are done with all.
+
+        None goes on to a stage before the batch ahead of it: processes work off their requests in order, and states
+        want batches in theirs.
+        """
+        ahead: _RunningBatch | None = None
+        for batch_id, batch in list(under_way.items()):
+            if not batch.left and (ahead is None or ahead.stage > batch.stage):
+                batch.stage += 1
+                if batch.stage == len(self._stages):
+                    del under_way[batch_id]
+                    yield batch.in_order()
+                    continue
+                batch.left = self._count
+                for number in range(self._count):
+                    rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
+                    self._send(number, StageRequest(batch_id, batch.stage, rows))
+            ahead = batch
+
+    def _begin(self, batch_id: int, dealt: Dealt) -> int:
+        """Ask for the first stage of a batch, of each process its own piece; pieces for any are left to ``_deal``.
+
+        How many requests it takes.
+        """
+        pieces = [*dealt, *[()] * ((1 if self._anywhere else self._count) - len(dealt))]
+        for number, mine in enumerate(pieces):
             files = [
                 write_rows(self._folder / f"{batch_id}-in-{number}-{place}", [rows]) for place, rows in enumerate(mine)
             ]
-            self._send(connection, StageRequest(batch_id, 0, tuple(files)))
+            request = StageRequest(batch_id, 0, tuple(files), number)
+            if self._anywhere:
+                self._pieces.append(request)
+            else:
+                self._send(number, request)
+        return len(pieces)
 
-    def _send(self, connection: Connection, request: StageRequest) -> None:
+    def _deal(self) -> None:
+        """Hand out pieces, so that no process waits and none has more than it can begin soon."""
+        while self._pieces:
+            number = min(range(self._count), key=self._queued.__getitem__)
+            if self._queued[number] >= QUEUED:
+                return
+            self._send(number, self._pieces.popleft())
+
+    def _send(self, number: int, request: StageRequest) -> None:
+        self._queued[number] += 1
         try:
-            connection.send(request)
+            self._connections[number].send(request)
         except OSError:
             raise self._gone() from None
 
@@ -164,28 +230,16 @@ class Pool:
                 raise StoppedError("stopped before all was judged")
             ready = wait(self._connections, LOOK_S)
             try:
-                found = [as_message(each.recv()) for each in ready if isinstance(each, Connection)]
+                found = [self._taken(each) for each in ready if isinstance(each, Connection)]
             except (EOFError, OSError):
                 raise self._gone() from None
             if found:
                 return found
 
-    def _ended(self, batch: _RunningBatch, done: StageResult) -> Rows | None:
-        """Take note of one process' end of a stage; the batch's outcome where that was the last of all."""
-        for (stage, number), path in done.rows.items():
-            batch.rows[stage, number].append(path)
-        batch.outcome += take_outcome(done.outcome)
-        batch.left -= 1
-        if batch.left:
-            return None
-        batch.stage += 1
-        if batch.stage == len(self._stages):
-            return batch.outcome
-        batch.left = self._count
-        for number, connection in enumerate(self._connections):
-            rows = tuple(sorted(batch.rows.pop((batch.stage, number), ())))
-            self._send(connection, StageRequest(done.batch_id, batch.stage, rows))
-        return None
+    def _taken(self, connection: Connection) -> StageResult:
+        done = as_message(connection.recv())
+        self._queued[self._connections.index(connection)] -= 1
+        return done
 
 
 @contextmanager

@@ -27,19 +27,27 @@ from crossline.runtime.work.task import Task
 
 @dataclass(frozen=True, slots=True)
 class StageRequest:
-    """Run stage number ``stage`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it."""
+    """Run stage number ``stage`` of batch ``batch_id``, on the rows in the files ``rows`` and on those kept for it.
+
+    ``piece``: which one of the input, of which a process may get several.
+    """
 
     batch_id: int
     stage: int
     rows: tuple[str, ...]
+    piece: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with output rows."""
+    """It ran: ``rows``, by stage and process, are files for others, ``outcome`` a file with output rows.
+
+    ``place``: its piece of the input, and the process.
+    """
 
     batch_id: int
     stage: int
+    place: tuple[int, int]
     rows: dict[tuple[int, int], str]
     outcome: str
 
@@ -79,7 +87,7 @@ class Worker:
                 try:
                     done: StageResult | StageFailure = self.run(request)
                 except CrosslineError as error:
-                    done = StageFailure(_sendable(error))
+                    done = StageFailure(sendable(error))
                 except Exception:  # noqa: BLE001 - whatever it is, it is reported by the process that people see
                     done = StageFailure(RuntimeError(traceback.format_exc()))
                 connection.send(done)
@@ -100,11 +108,12 @@ class Worker:
                     self._kept[request.batch_id, stage].append(row)
                 else:
                     others[stage, shard % self.count].append(row)
-        name = f"{request.batch_id}-{request.stage}-{self.number}"
+        name = f"{request.batch_id}-{request.stage}-{self.number}-{request.piece}"
         files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
         for path in request.rows:
             Path(path).unlink()
-        return StageResult(request.batch_id, request.stage, files, self._written(f"{name}-out", outcome))
+        written = self._written(f"{name}-out", outcome)
+        return StageResult(request.batch_id, request.stage, (request.piece, self.number), files, written)
 
     def _written(self, name: str, rows: Iterable[pa.RecordBatch]) -> str:
         return write_rows(self.folder / name, rows)
@@ -141,13 +150,19 @@ def take_outcome(path: str) -> Rows:
     return found
 
 
-def _sendable(error: CrosslineError) -> CrosslineError:
-    """``error``, or, where it cannot be sent, its text as the nearest of its kinds that needs nothing else."""
+def sendable(error: Exception) -> Exception:
+    """``error``, or what tells as much and can be sent to another process.
+
+    Of an error of ours its text, as the nearest of its kinds that needs nothing else; of another one its traceback.
+    """
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever the reason, the text is reported
+        if not isinstance(error, CrosslineError):
+            return RuntimeError("".join(traceback.format_exception(error)))
         plain = next(kind for kind in type(error).__mro__ if kind.__module__ == CrosslineError.__module__)
-        error = plain(str(error))
+        made: CrosslineError = plain(str(error))
+        return made
     return error
 
 

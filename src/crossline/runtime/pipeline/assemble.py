@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 
 from crossline.basics.errors import UsageError
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.generate.source import read_source
 from crossline.io.kafka.transactions.decision_topic import DecisionTopic
 from crossline.io.objects.location import is_uri

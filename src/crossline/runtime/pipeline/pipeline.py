@@ -312,11 +312,13 @@ class Pipeline:
         except StreamingQueryException as failure:
             if self._stopping.is_set():
                 return
+            # Whatever met it first: a file of Spark's, of a source, of the state.
+            missing = None if self._checkpoint is None else self._checkpoint.missing()
             try:
                 self.stop()
             except PermanentError as more:
                 log.error("not stopped cleanly", error=str(more))  # noqa: TRY400 - the failure is what is raised
-            raise explained(failure) from failure
+            raise missing or explained(failure) from failure
 
     @property
     def snapshot(self) -> PlanSnapshot:

@@ -86,8 +86,30 @@ class Checkpoint:
     def keep_log(self, path: Path) -> None:
         """Have the rule log at ``path`` be where the checkpoint is: it lies on this machine, as the checkpoint does."""
 
-    def publish(self, stop: threading.Event) -> None:
-        """Nothing: what was noted in the folder is noted."""
+    def publish(self, stop: threading.Event) -> None:  # noqa: ARG002 - a store is waited for
+        """See that what was noted is in the folder of this run. Raises StateError where that is not there any more."""
+        missing = self.missing()
+        if missing is not None:
+            raise missing
+
+    def missing(self) -> StateError | None:
+        """The error of a run whose folder was moved away or deleted; None while it is in its place."""
+        if self._released:
+            return None
+        try:
+            # The open file keeps its number: no other file can have it.
+            if os.path.samestat((self.folder / HELD).stat(), os.fstat(self._descriptor)):
+                return None
+            found = "another folder"
+        except (FileNotFoundError, NotADirectoryError):
+            found = "no checkpoint"
+        except OSError:  # of the disk: reported by what meets it
+            return None
+        return StateError(
+            f"the checkpoint {self.shown} was moved away or deleted while this run used it: found {found} there, "
+            "expected the one that the run began with. Put that back, in place of what may be there by now, and start "
+            f"again, {_ANEW}"
+        )
 
     @property
     def _released(self) -> bool:

@@ -143,6 +143,16 @@ class StoredCheckpoint(Checkpoint):
         retry_until_available(self._noted, stop)
         retry_until_available(self._lease.still_held, stop)
 
+    def missing(self) -> StateError | None:
+        """The error of a run whose folder here was deleted; the checkpoint itself is on the store."""
+        if self.folder.is_dir():
+            return None
+        return StateError(
+            f"{self.folder} was moved away or deleted while this run worked there on the checkpoint {self.shown}: "
+            "found no such folder, expected it until the end of the run. Start again: the next run goes on from what "
+            "the store has"
+        )
+
     def _lose(self, error: StateError) -> None:
         self.lost = error
         if self.on_lost is not None:
@@ -154,8 +164,9 @@ class StoredCheckpoint(Checkpoint):
             return
         try:
             retry_until_available(self._lease.still_held, within_s=_END_S)
-            retry_until_available(self._noted, within_s=_END_S)
-            retry_until_available(self._mirror.tidy, within_s=_END_S)
+            if self.missing() is None:
+                retry_until_available(self._noted, within_s=_END_S)
+                retry_until_available(self._mirror.tidy, within_s=_END_S)
         except StoreUnavailableError as error:
             log.warning("the last batch may be judged again: the store did not get its end", error=str(error))
         except StateError as error:  # another run has it

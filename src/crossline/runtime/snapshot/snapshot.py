@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from crossline.basics.conditions.lists import Lists, list_from_json
 from crossline.basics.errors import StateError
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.decision_memory import deciding_plan
-from crossline.evaluate.shard import Bounds, ShardState
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState
 from crossline.ingest.decode import RecordLayout as DecodeLayout
 from crossline.ingest.enrich.join import Join
 from crossline.ingest.enrich.versions import Tables, TableVersion
@@ -25,14 +25,16 @@ from crossline.io.files import state_files
 from crossline.io.tokens.opening import decoder_of
 from crossline.plan.compile import StreamPlan, layout_of
 from crossline.plan.compose import compile_all
-from crossline.plan.spaces import PanePart
-from crossline.plan.state_stores import FilterSpec, Layout, StateStore
+from crossline.plan.state_stores import Layout
 from crossline.rules.base import Defaults
 from crossline.rules.figure_tables import read_feature_query
-from crossline.rules.policy.policy import Deciding
 from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
+from crossline.runtime.snapshot.layout import state_store_of
 from crossline.runtime.snapshot.tables import join_of
+
+if TYPE_CHECKING:
+    from crossline.rules.policy.policy import Deciding
 
 _ANEW = (
     "restore the checkpoint from a copy, or move it away: what the source still has is then judged again, and its "
@@ -78,8 +80,7 @@ class PlanSnapshot:
     _plans: dict[str, StreamPlan] | None = None
     _decoders: dict[str, DecodeLayout] = field(default_factory=dict)
     _joins: dict[str, tuple[Join, ...]] | None = None
-    # Those of the plan snapshot before: what stands in both stays open.
-    _earlier: dict[str, tuple[Join, ...]] | None = None
+    _earlier: dict[str, tuple[Join, ...]] | None = None  # of the snapshot before: what stands in both stays open
 
     def _compiled(self) -> dict[str, StreamPlan]:
         if self._plans is None:
@@ -139,11 +140,10 @@ class PlanSnapshot:
         """The plans that keep the states of a depth; depth 0: the inputs of decisions on records."""
         if depth:
             return self.plans()
-        return [
-            deciding_plan(plan, self.revises_ms or 0)
-            for plan in self.plans()
-            if not plan.of_hits and plan.clock is None
-        ]
+        from crossline.evaluate.decision_memory import deciding_plan  # noqa: PLC0415 - where there is a policy
+
+        of_records = [plan for plan in self.plans() if not plan.of_hits and plan.clock is None]
+        return [deciding_plan(plan, self.revises_ms or 0) for plan in of_records]
 
     @property
     def depth(self) -> int:
@@ -246,26 +246,31 @@ def other_format(found: int) -> StateError:
     )
 
 
+def _deciding_of(given: dict[str, Any]) -> Deciding:
+    from crossline.rules.policy.policy import Deciding  # noqa: PLC0415 - where there is a policy
+
+    return Deciding.from_json(given)
+
+
 def snapshot_from_json(raw: bytes) -> PlanSnapshot:
     """Inverse of ``PlanSnapshot.to_json``. Raises StateError for a plan snapshot of another format."""
     data = orjson.loads(raw)
     if data.get("format") != FORMAT:
         raise other_format(data.get("format", 1))
+    read = read_feature_query if data.get("feature_query") else read_rule
     return PlanSnapshot(
-        rules=RuleSet.from_json(
-            orjson.dumps(data["rules"]), read_feature_query if data.get("feature_query") else read_rule
-        ),
+        rules=RuleSet.from_json(orjson.dumps(data["rules"]), read),
         streams={name: StreamSpec.model_validate(spec) for name, spec in data["streams"].items()},
         defaults=Defaults(**data["defaults"]),
         shards=data["shards"],
         bounds=Bounds(data["partition_lag_ms"], tuple(data.get("aligned", ()))),
         lists={name: list_from_json(each) for name, each in data["lists"].items()},
         tables=_tables_of(data.get("tables", {})),
-        layout=Layout(tuple(_state_store(item) for item in data["layout"]["state_stores"]), data["layout"]["made"]),
+        layout=Layout(tuple(state_store_of(item) for item in data["layout"]["state_stores"]), data["layout"]["made"]),
         backfills={name: Backfill(**backfill) for name, backfill in data["backfills"].items()},
         only=tuple(data["only"]),
         clocks=data["clocks"],
-        deciding=Deciding.from_json(data["deciding"]) if data.get("deciding") else None,
+        deciding=_deciding_of(data["deciding"]) if data.get("deciding") else None,
         depth_max=data.get("levels", 1),
         feature_query=data.get("feature_query", False),
     )
@@ -283,30 +288,6 @@ def _parse_tables(raw: bytes) -> dict[str, Any]:
 def _stamp(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_ino
-
-
-def _state_store(item: dict[str, Any]) -> StateStore:
-    return StateStore(
-        name=item["name"],
-        group_fields=tuple(item["group_fields"]),
-        time_mode=item["time_mode"],
-        columns=tuple((name, kind) for name, kind in item["columns"]),
-        filters=tuple(_filter(each) for each in item["filters"]),
-        retention_ms=item["retention_ms"],
-        lateness_ms=item["lateness_ms"],
-        home=item["home"],
-        resolution_ms=item.get("resolution_ms", 0),
-        parts=tuple(PanePart(**part) for part in item.get("parts", ())),
-        fresh_ms=item.get("fresh_ms", 0),
-        ordered=item.get("ordered", False),
-        waits=item.get("waits", False),
-        reevaluate=item.get("reevaluate", False),
-    )
-
-
-def _filter(item: dict[str, Any]) -> FilterSpec:
-    key_fields = item.get("key_fields")
-    return FilterSpec(**{**item, "key_fields": None if key_fields is None else tuple(key_fields)})
 
 
 class SnapshotSource(Protocol):

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from crossline.basics.deadletter import DeadLetter
-from crossline.evaluate.alerts.alert_json import read_alerts
-from crossline.evaluate.decisions.batch import Placed
+from crossline.evaluate.alerts.alert_json import alert_lines, alerts_text, read_alert, read_alerts
+from crossline.evaluate.alerts.alert_lines import AlertLines
 from crossline.evaluate.output import StreamClocks
 from crossline.ingest.route.part_codec import dead_from_json
 from crossline.io.sinks.delivery import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
-from crossline.runtime.stages.decision_order import in_order
 from crossline.runtime.stages.feature_table import FEATURE_ROWS
 from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, READ
 from crossline.runtime.stages.spill import body_of
@@ -28,6 +27,7 @@ from crossline.runtime.work.stopwatch import Spent
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from crossline.evaluate.decisions.batch import Placed
     from crossline.runtime.sources.plan_source import FetchRaw
 
 FETCH_S = 5.0  # for the bytes of all late records and duplicates of a batch together
@@ -44,11 +44,13 @@ log = get_logger(__name__)
 class Outcome:
     """Alerts (JSON values), dead letters, late records, figures of one batch, and how far streams have been read.
 
+    ``unread``: alerts that nobody has looked into, in the place of ``alerts``.
     ``positions``: partition and offset of the record at which each alert fired. ``decisions``: JSON values.
     ``feature_rows``: figures of records, as shards wrote them (see ``feature_table``).
     """
 
     alerts: list[dict[str, Any]] = field(default_factory=list)
+    unread: AlertLines | None = None
     positions: list[tuple[str, int]] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
     late: list[LateRecord] = field(default_factory=list)
@@ -64,7 +66,7 @@ class Outcome:
         return Delivery(
             pipeline=pipeline,
             batch_id=batch_id,
-            alerts=self.alerts,
+            alerts=self.alerts if self.unread is None else self.unread,
             dead=self.dead,
             late=self.late,
             figures=self.figures,
@@ -81,26 +83,31 @@ def collect_from_spark(frame: DataFrame, fetchers: Mapping[str, FetchRaw] | None
     return collect_outcome(zip(table.column("kind").to_pylist(), bodies, strict=True), fetchers)
 
 
-def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None) -> Outcome:
+def collect_outcome(
+    rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, FetchRaw] | None, *, unread: bool = False
+) -> Outcome:
     """What came out of a batch as (kind, body): alerts in the order of their records, then of their rules.
 
     Decisions are in the order of their records.
 
     Bytes of duplicates and late records are fetched from their source. What cannot be fetched within FETCH_S goes
-    without its bytes, and is reported; ``fetchers`` None: bytes are not wanted.
+    without its bytes, and is reported; ``fetchers`` None: bytes are not wanted. ``unread``: alerts stay lines.
     """
     outcome = Outcome()
-    alerts: list[dict[str, Any]] = []
-    places: list[list[Any]] = []
+    texts: list[bytes] = []
+    fired: list[list[Any]] = []
     duplicates: list[Position] = []
     late: list[Position] = []
     decided: list[Placed] = []
     blocks: list[bytes] = []
     for kind, body in rows:
         if kind == "alerts":
-            alerts += read_alerts(body)
+            texts.append(body)
+        elif kind == "fired":
+            fired += orjson.loads(body)
         elif kind == "places":
-            places += orjson.loads(body)
+            texts[-1], more = _of_before(texts[-1], orjson.loads(body))
+            fired += more
         elif kind == "dead":
             outcome.dead.extend(dead_from_json(body))
         elif kind == "duplicates":
@@ -114,8 +121,7 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
         elif kind == COSTS:
             outcome.costs.add(orjson.loads(body))
         elif kind == READ:
-            for figure, count in zip(("segments_read", "segments_read_bytes"), orjson.loads(body), strict=True):
-                outcome.figures[figure] = outcome.figures.get(figure, 0) + count
+            _add_read(outcome.figures, *orjson.loads(body))
         elif kind == FEATURE_ROWS:
             outcome.feature_rows.append(body)
         elif kind == "spent":
@@ -126,20 +132,45 @@ def collect_outcome(rows: Iterable[tuple[str, bytes]], fetchers: Mapping[str, Fe
             raise ValueError(f"an outcome of the unknown kind {kind}")
     for name, failed in outcome.figures.get("failed", {}).items():
         _log_unscored(name, failed["why"])
-    ordered = sorted(zip(places, alerts, strict=True), key=lambda each: (each[0], each[1]["rule_id"]))
-    outcome.alerts = [alert for _, alert in ordered]
-    outcome.positions = [(partition, offset) for (*_, offset, partition), _ in ordered]
-    outcome.decisions = in_order(decided, blocks)
+    _put_alerts(outcome, texts, fired, unread=unread)
+    outcome.decisions = _in_order(decided, blocks) if decided or blocks else ()
     if duplicates or late:
         every = [*duplicates, *late]
         raws = _unread(every) if fetchers is None else fetch_bytes(every, fetchers, time.monotonic() + FETCH_S)
         outcome.dead += [_duplicate(position, raws) for position in duplicates]
         outcome.late += [_late(position, raws) for position in late]
-        missing = sum(_raw(position, raws) == (None, True) for position in every)
-        if missing:
+        if missing := sum(_raw(position, raws) == (None, True) for position in every):
             outcome.figures["without_bytes"] = missing
             log.warning("late records and duplicates go without their bytes, which did not come in time", count=missing)
     return outcome
+
+
+def _in_order(decided: list[Placed], blocks: list[bytes]) -> Sequence[Mapping[str, Any]]:
+    from crossline.runtime.stages.decision_order import in_order  # noqa: PLC0415 - where there is a policy
+
+    return in_order(decided, blocks)
+
+
+def _add_read(figures: dict[str, Any], segments: int, size: int) -> None:
+    for figure, count in (("segments_read", segments), ("segments_read_bytes", size)):
+        figures[figure] = figures.get(figure, 0) + count
+
+
+def _of_before(text: bytes, places: Sequence[Sequence[Any]]) -> tuple[bytes, list[list[Any]]]:
+    """Alerts of a state log that an earlier version wrote: one JSON list, and places without the rules."""
+    alerts = read_alerts(text)
+    return alerts_text(alerts), [[*place, alert["rule_id"]] for place, alert in zip(places, alerts, strict=True)]
+
+
+def _put_alerts(outcome: Outcome, texts: Iterable[bytes], fired: Iterable[list[Any]], *, unread: bool) -> None:
+    """Alerts into ``outcome``; ``fired``: of each the place of its record, with offset and partition, and its rule."""
+    lines = [line for text in texts for line in alert_lines(text)]
+    ordered = sorted(zip(fired, lines, strict=True), key=lambda each: (each[0][:-1], each[0][-1]))
+    if unread:
+        outcome.unread = AlertLines([line for _, line in ordered], [rule_id for (*_, rule_id), _ in ordered])
+    else:
+        outcome.alerts = [read_alert(line) for _, line in ordered]
+    outcome.positions = [(partition, offset) for (*_, offset, partition, _), _ in ordered]
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from crossline.evaluate.alerts.alert import alerts_of
-from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.evaluate.alerts.alert_json import alerts_text
 from crossline.evaluate.alerts.hits import emission_order
 from crossline.evaluate.derived_streams import derived
 from crossline.evaluate.output import ShardOutput
@@ -151,7 +151,8 @@ def outcome_rows(output: ShardOutput, alerts: Sequence[Mapping[str, Any]]) -> Ro
     """What came of a batch of a shard, as rows (kind, body); ``alerts``: of its hits."""
     rows: Rows = []
     if alerts:
-        rows += [("alerts", json_bytes(alerts)), ("places", orjson.dumps([emission_order(hit) for hit in output.hits]))]
+        fired = [(*emission_order(hit), hit.version.rule.rule_id) for hit in output.hits]
+        rows += [("alerts", alerts_text(alerts)), ("fired", orjson.dumps(fired))]
     for kind, positions in (("duplicates", output.duplicates), ("late", output.late)):
         if positions:
             rows.append((kind, orjson.dumps([asdict(p) for p in positions])))

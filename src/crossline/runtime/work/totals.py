@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from crossline.evaluate.alerts.alert_lines import rule_ids
 from crossline.io.sinks.decisions import counted
 from crossline.io.sinks.delivery import Delivery
 
@@ -80,8 +82,8 @@ class Totals:
             self.missed[table] = self.missed.get(table, 0) + count
         for rule, count in delivery.figures.get("without_context", {}).items():
             self.without_context[rule] = self.without_context.get(rule, 0) + count
-        for alert in delivery.alerts:
-            self.alerts[alert["rule_id"]] = self.alerts.get(alert["rule_id"], 0) + 1
+        for rule_id, count in Counter(rule_ids(delivery.alerts)).items():
+            self.alerts[rule_id] = self.alerts.get(rule_id, 0) + count
         for word, count in counted(delivery.decisions).items():
             self.decisions[word] = self.decisions.get(word, 0) + count
         for letter in delivery.dead:

@@ -15,14 +15,12 @@ import pyarrow as pa
 
 from crossline.basics import wire
 from crossline.basics.streams.schema import load_streams
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.detect import detect, new_state
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.shard import ShardState, judge
 from crossline.evaluate.state_log import apply_delta, encode_delta
-from crossline.ingest.avro.records import decode_avro
-from crossline.ingest.avro.schema import read_schema
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.ingest.decode.clock import UNIT_CODES, real_to_ms, rfc3339_ms, whole_to_ms
-from crossline.ingest.route.keys import warm_pairs
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
@@ -30,9 +28,6 @@ from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import watched_lifeline
-from crossline.state.panes.store import warm as warm_panes
-from crossline.state.patterns.store import warm as warm_patterns
-from crossline.state.retraction.window_totals import warm as warm_retraction
 from crossline.state.windows.store import warm as warm_windows
 from crossline.state.windows.store import warm_in_order
 
@@ -132,6 +127,34 @@ def warm(
     return time.monotonic() - begun
 
 
+def warm_panes() -> None:
+    """Those of panes, which are loaded only where a rule has some; the others below likewise."""
+    from crossline.state.panes.store import warm  # noqa: PLC0415 - most rules have none
+
+    warm()
+
+
+def warm_patterns() -> None:
+    """Those of sequences and absences."""
+    from crossline.state.patterns.store import warm  # noqa: PLC0415 - as above
+
+    warm()
+
+
+def warm_retraction() -> None:
+    """Those of late records."""
+    from crossline.state.retraction.window_totals import warm  # noqa: PLC0415 - as above
+
+    warm()
+
+
+def warm_pairs() -> None:
+    """Those of keys of two fields."""
+    from crossline.ingest.route import keys  # noqa: PLC0415 - as above
+
+    keys.warm_pairs()
+
+
 def _judge_some() -> None:
     _read_times()
     spec = load_streams(_STREAM, "warm")["s"]
@@ -164,6 +187,9 @@ def warm_for(plans: Iterable[StreamPlan], on_step: OnStep | None = None) -> None
 
 def _decode_all() -> None:
     """Decode a record of each format, with times of each kind."""
+    from crossline.ingest.avro.records import decode_avro  # noqa: PLC0415 - most pipelines have none
+    from crossline.ingest.avro.schema import read_schema  # noqa: PLC0415 - as above
+
     at, kinds = np.zeros(1, np.int64), ["i", "t", "u", "n", "b"]
     for time_of, (kind, given) in _TIMES.items():
         layout = make_layout("s", load_streams(_TIMED % (time_of, kind), "warm")["s"])

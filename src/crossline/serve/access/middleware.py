@@ -16,7 +16,7 @@ from crossline.serve.access.keyring import KeysUnknownError
 from crossline.serve.access.limits import COSTLY_BURST, COSTLY_PER_S, WRONG_BURST, WRONG_PER_S, Buckets, peer_key
 from crossline.serve.access.roles import ANYBODY, Principal
 from crossline.serve.access.routes import Route, RouteTable
-from crossline.serve.http.problems import ProblemError, not_allowed, refusal
+from crossline.serve.http.problems import ProblemError, not_allowed, refusal, wrong_method
 from crossline.settings.process.serve import LimitSettings
 
 Message = MutableMapping[str, Any]
@@ -41,9 +41,10 @@ log = get_logger(__name__)
 class Access:
     """ASGI middleware: lets a request through to ``app`` with its ``Principal`` in ``scope["state"]["principal"]``.
 
-    401 without a credential that is good, 403 where the route table gives the principal no such route, 429 past its
-    limit, 413 past the bound of the body. ``/healthz`` and ``/readyz`` need no credential. ``scope["state"]["route"]``
-    has the template of the table, ``scope["state"]["access"]`` this object (for ``charge``).
+    401 without a credential that is good, 403 where the route table gives the principal no such route, 405 where it
+    gives it the address by other methods alone, 429 past its limit, 413 past the bound of the body. ``/healthz`` and
+    ``/readyz`` need no credential. HEAD is answered as GET. ``scope["state"]["route"]`` has the template of the table,
+    ``scope["state"]["access"]`` this object (for ``charge``).
 
     Args:
         app: What answers.
@@ -90,6 +91,8 @@ class Access:
         try:
             route = self._table.find(scope["method"], scope["path"])
             credential = self._bound(scope, body, route)
+            if route is None:
+                self._check_method(scope, lambda each: each.need.public)
             if route is None or not route.need.public:
                 principal = await self._principal(scope, credential)
                 self._allow(scope, route, principal)
@@ -101,7 +104,8 @@ class Access:
             log.exception("access could not be judged")
             await body.refuse(refusal(500, "found a fault within the API; expected none. Its log has the details"))
             return
-        await body.run(self._app, scope)
+        # The server leaves out the body of an answer to HEAD; the routes know GET alone.
+        await body.run(self._app, {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope)
 
     def _bound(self, scope: Scope, body: BoundedBody, route: Route | None) -> bytes | None:
         """Bound the body, refuse what two readers could take for two things; gives the header Authorization."""
@@ -163,12 +167,22 @@ class Access:
         wait_s = self._buckets.take((principal.kind, principal.name), time.monotonic())
         if wait_s:
             raise too_many(wait_s)
+        if route is None:
+            # Who may use the address by no method must not learn that it is there: that looks like one that is not.
+            self._check_method(scope, lambda each: each.need.met(principal, each.stream))
         if route is None or not route.need.met(principal, route.stream):
             asked = f"{scope['method']} {scope['path'][:200]!r}"
             log.info("a request was refused", principal=principal.name, by=principal.kind, asked=asked)
             raise not_allowed()
         state = scope.setdefault("state", {})
         state["principal"], state["route"], state["access"] = principal, route.template, self
+
+    def _check_method(self, scope: Scope, may_use: Callable[[Route], bool]) -> None:
+        """Raise ProblemError (405) if the address has other methods that the caller may use."""
+        routes = self._table.methods(scope["path"])
+        allowed = [method for method, each in routes.items() if may_use(each)]
+        if allowed and scope["method"] not in routes:
+            raise wrong_method(scope["method"], allowed)
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """While the server lives, the last use of keys is noted; and once more before the lifespan ends."""

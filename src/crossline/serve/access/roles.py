@@ -141,6 +141,8 @@ _LABELS, _CASES, _LISTS = Need(("write:labels",)), Need(("write:cases",)), Need(
 _HOLD, _DRAFT, _APPROVE = Need(("hold",)), Need(("rules:draft",)), Need(("rules:approve",))
 _ADMIN = Need(("admin",))
 
+# Templates whose answers have no end: a request for the head alone would wait for it.
+ENDLESS = frozenset({"/v1/events"})
 # Every route of the API, and its scope. A route that is not here is refused to everybody (see `check_routes`).
 ROUTES: dict[tuple[str, str], Need] = {
     ("GET", "/healthz"): _PUBLIC,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from crossline.serve.access.roles import ROUTES, STREAM_NAME, Need
+from crossline.serve.access.roles import ENDLESS, ROUTES, STREAM_NAME, Need
 
 _PARAMETER = re.compile(r"\{([a-z_]+)(:path)?\}(.*)")
 # What a part of an address may be: ids are any text, but what another program might read as a place in folders, or
@@ -41,6 +41,7 @@ class RouteTable:
     def __init__(self, routes: Mapping[tuple[str, str], Need] = ROUTES) -> None:
         self._root = _Node()
         self._cached: dict[tuple[str, str], Route] = {}
+        self._methods = sorted({"HEAD", *(method for method, _ in routes)})
         for (method, template), need in routes.items():
             self._add(method, template, need)
 
@@ -49,13 +50,22 @@ class RouteTable:
         cached = self._cached.get((method, path))
         if cached is not None:
             return cached
-        asked = "GET" if method == "HEAD" else method
-        if not path.startswith("/"):
-            return None
-        route = _match(self._root, path[1:].split("/"), 0, asked, None)
+        route = self._match(method, path, STREAM_NAME)
         if route is not None and route.stream is not None and len(self._cached) < _CACHED_MAX:
             self._cached[method, path] = route
         return route
+
+    def methods(self, path: str) -> dict[str, Route]:
+        """The route of each method that the decoded ``path`` supports, even if what it has for a stream names none."""
+        found = ((method, self._match(method, path, _PART)) for method in self._methods)
+        return {method: route for method, route in found if route is not None}
+
+    def _match(self, method: str, path: str, stream: re.Pattern[str]) -> Route | None:
+        if not path.startswith("/"):
+            return None
+        asked = "GET" if method == "HEAD" else method
+        route = _match(self._root, path[1:].split("/"), 0, asked, None, stream)
+        return None if method == "HEAD" and route is not None and route.template in ENDLESS else route
 
     def _add(self, method: str, template: str, need: Need) -> None:
         node = self._root
@@ -77,22 +87,24 @@ class RouteTable:
         node.routes[method] = Route(template, need)
 
 
-def _match(node: _Node, parts: list[str], at: int, method: str, stream: str | None) -> Route | None:
+def _match(
+    node: _Node, parts: list[str], at: int, method: str, stream: str | None, streams: re.Pattern[str]
+) -> Route | None:
     if at == len(parts):
         route = node.routes.get(method)
         return route if route is None or stream is None else route._replace(stream=stream)
     part = parts[at]
     literal = node.literal.get(part)
-    if literal is not None and (route := _match(literal, parts, at + 1, method, stream)) is not None:
+    if literal is not None and (route := _match(literal, parts, at + 1, method, stream, streams)) is not None:
         return route
     for (name, suffix), below in node.parameter.items():
         if not part.endswith(suffix):
             continue
         value = part[: len(part) - len(suffix)]
-        if (STREAM_NAME if name == "stream" else _PART).fullmatch(value) is None:
+        if (streams if name == "stream" else _PART).fullmatch(value) is None:
             continue
         named = value if name == "stream" else stream
-        if (route := _match(below, parts, at + 1, method, named)) is not None:
+        if (route := _match(below, parts, at + 1, method, named, streams)) is not None:
             return route
     for tail, rest in node.rest.get(method, ()):
         end = len(parts) - len(tail)

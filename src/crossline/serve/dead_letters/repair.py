@@ -59,7 +59,7 @@ class JsonRepair:
         found = self.records.check(self.stream, [text], now_ms)[0]
         if isinstance(found, CheckedRecord):
             return SubmittedRecord(number, self.stream, found.record_id, found.raw, found.digest, now_ms)
-        raise NotFitError(f"{found.reason}: {found.detail}")
+        raise NotFitError("; ".join(f"{each.reason}: {each.sentence}" for each in found.faults))
 
 
 @dataclass(frozen=True, slots=True)

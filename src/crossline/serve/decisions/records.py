@@ -14,6 +14,8 @@ import orjson
 from crossline.basics.streams.schema import StreamSpec
 from crossline.ingest.decode import PlainForm, RecordLayout, decode_lines
 from crossline.ingest.decode.clock import TIME_MS_END
+from crossline.ingest.decode.json_faults import json_faults
+from crossline.ingest.decode.reasons import RecordFault
 from crossline.io.tokens.opening import decoder_of
 
 PLACE = "request"  # what positions of records in a request are called
@@ -30,10 +32,9 @@ class CheckedRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """A record that does not fit: the reason and the detail that its dead letter would have."""
+    """A record that does not fit: all its faults, of which its dead letter would have the first."""
 
-    reason: str
-    detail: str
+    faults: tuple[RecordFault, ...]
 
 
 @dataclass(slots=True)
@@ -68,17 +69,26 @@ class StreamRecords:
         ends = list(accumulate((len(line) + 1 for line in lines), initial=1))[1:]
         decoded = decode_lines(self._layout(stream), b"\n" + b"\n".join(lines), PLACE, 0, known_ms=now_ms)
         found: list[CheckedRecord | RefusedRecord] = [
-            RefusedRecord("malformed_json", "found nothing; expected a JSON object")
+            RefusedRecord((RecordFault("malformed_json", "nothing", "a JSON object"),))
         ] * len(lines)
         for offset, record_id in zip(decoded.records.offsets.tolist(), decoded.records.ids.to_pylist(), strict=True):
             number = bisect_right(ends, offset)
             try:
                 found[number] = CheckedRecord(record_id, lines[number], digest_of(lines[number]))
             except (orjson.JSONDecodeError, orjson.JSONEncodeError) as error:
-                found[number] = RefusedRecord("malformed_json", str(error))
+                found[number] = RefusedRecord((RecordFault("malformed_json", str(error)),))
         for letter in decoded.dead:
-            found[bisect_right(ends, letter.offset)] = RefusedRecord(letter.reason, letter.detail)
+            number = bisect_right(ends, letter.offset)
+            found[number] = RefusedRecord(self._faults(stream, lines[number], now_ms))
         return found
+
+    def _faults(self, stream: str, line: bytes, now_ms: int) -> tuple[RecordFault, ...]:
+        layout = self._layout(stream)
+        faults = json_faults(layout, line, now_ms)
+        if layout.tokens is None:
+            return faults
+        # That a field is not there quotes nothing of the record.
+        return tuple(dict.fromkeys(each if each.lack else each.withheld() for each in faults))
 
     def fields(self, stream: str, raw: bytes) -> dict[str, Any]:
         """The fields of a record that fits, by their dotted names, as Python values; times are epoch milliseconds."""

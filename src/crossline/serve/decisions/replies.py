@@ -12,13 +12,14 @@ import orjson
 from crossline.basics.times import instant_text
 from crossline.evaluate.decisions.decision import SCHEMA_VERSION, decision_id
 from crossline.io.sinks.base import wall_clock_ms
-from crossline.serve.decisions.record_faults import fault_of
+from crossline.serve.decisions.record_faults import error_of
 from crossline.serve.decisions.records import CheckedRecord, RefusedRecord
 from crossline.serve.decisions.values import Answered, AsOf, Basis, Degraded, SubmittedRecord
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 # What the type of a problem ends in, as other routes have it (docs/api.md).
 _KINDS = {400: "invalid", 404: "not-found", 409: "conflict", 422: "invalid", 500: "fault", 503: "try-again"}
+_SENTENCES_MAX = 3  # of the faults of a record, in the detail of its problem; its errors are all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,10 @@ def asked_of(stream: str, checked: CheckedRecord | RefusedRecord, number: int) -
     """A record as it is asked about now; a problem where it does not fit its stream."""
     if isinstance(checked, CheckedRecord):
         return SubmittedRecord(number, stream, checked.record_id, checked.raw, checked.digest, wall_clock_ms())
-    text = f"the record does not fit stream {stream}: {checked.detail}"
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, [fault_of(checked)])
+    more = len(checked.faults) - _SENTENCES_MAX
+    texts = [each.sentence for each in checked.faults[:_SENTENCES_MAX]] + [f"and {more} more"] * (more > 0)
+    text = f"the record does not fit stream {stream}: {'; '.join(texts)}"
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text, [error_of(each) for each in checked.faults])
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ _KIND_OF = {
     400: "malformed",
     401: "no-credential",
     403: "not-allowed",
+    405: "method",
     408: "too-slow",
     413: "too-large",
     429: "too-many",
@@ -114,6 +115,12 @@ def not_allowed() -> ProblemError:
         "found nothing at this address that this credential may see or do; expected an address of the API, and a "
         "credential with the scope that it needs (docs/access.md lists both)",
     )
+
+
+def wrong_method(found: str, allowed: Sequence[str]) -> ProblemError:
+    """The address is there, by the methods ``allowed``."""
+    detail = f"found the method {cut(found)}; expected one that this address supports: {', '.join(allowed)}"
+    return refusal(405, detail, headers={"Allow": ", ".join(allowed)})
 
 
 def not_found(what: str, hint: str | None = None) -> ProblemError:

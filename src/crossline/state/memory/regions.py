@@ -1,8 +1,11 @@
-"""Large arrays of bytes on huge pages, where the system has them, that grow in place.
+"""Large arrays of bytes that grow in place, on huge pages beyond their first megabytes, where the system has these.
 
 A state of many records is read at random: with small pages, looking up where a page is costs as much as reading it.
 A page is huge only where a whole one fits at an address of its size, and one that is moved elsewhere is broken up. So
 a region begins at such an address and has reserved addresses to grow into; memory is allocated as it is written.
+
+A huge page is zeroed when it is first written, 0.1 ms where the host has memory for it, and 2 to 4 ms where a virtual
+machine has to ask for that, while a batch waits. So what a processor's caches can look up anyway is on small pages.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import numpy as np
 
 from crossline.basics.values import U8
 
-HUGE_FROM = 4 << 20
+MAPPED_FROM = 4 << 20  # bytes; what is smaller is an array of Python's heap
 _PAGE = 2 << 20
+SMALL_PAGES = 32 << 20  # bytes at the beginning of a region that are on small pages
 _STEP = 16 * _PAGE
 SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
 _AHEAD = 4  # times the size, where that is more, or where the system will not promise so much
@@ -42,7 +46,7 @@ class Region:
 
     def resize(self, size: int) -> None:
         """Keep what fits in ``size`` bytes. The address may change."""
-        if self._map is None and (size < HUGE_FROM or _ADVICE is None):
+        if self._map is None and (size < MAPPED_FROM or _ADVICE is None):
             self.array.resize(size, refcheck=False)
             return
         if size > len(self._whole):
@@ -68,10 +72,11 @@ class Region:
         old, old_map, old_whole = self.array, self._map, self._whole
         pages = -(-size // _PAGE)
         made = _addresses(max(pages * _AHEAD, self._set_aside // _PAGE), pages * _AHEAD, pages)
-        if _ADVICE is not None:
-            made.madvise(_ADVICE)
         whole = np.frombuffer(made, np.uint8)
-        self._map, self._whole = made, whole[-whole.ctypes.data % _PAGE :]
+        skipped = -whole.ctypes.data % _PAGE
+        self._map, self._whole = made, whole[skipped:]
+        if _ADVICE is not None and len(self._whole) > SMALL_PAGES:
+            made.madvise(_ADVICE, skipped + SMALL_PAGES)
         for start in range(self.dropped, len(old), _STEP):
             part = old[start : start + _STEP]
             self._whole[start : start + len(part)] = part

@@ -13,7 +13,7 @@ from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.memory import layout as at
 from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
-from crossline.state.memory.regions import HUGE_FROM, SET_ASIDE, Region
+from crossline.state.memory.regions import MAPPED_FROM, SET_ASIDE, Region
 from crossline.state.records.hash_tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.state.windows.entry_points import (
     PUT_IN,
@@ -346,7 +346,7 @@ class MemoryMap:
 
 
 def _with_room(rows: int, width: int) -> int:
-    return rows + (rows >> (6 if rows * width >= HUGE_FROM else 4)) + 16
+    return rows + (rows >> (6 if rows * width >= MAPPED_FROM else 4)) + 16
 
 
 def _eights(size: int) -> int:

@@ -20,7 +20,7 @@ from crossline.erasure.places import stored_files
 from crossline.erasure.places.line_files import LinesPlace
 from crossline.erasure.places.record_log import record_log_place
 from crossline.erasure.places.serve_files import cases_place, ledger_place
-from crossline.erasure.places.sqlite_files import SqlitePlace
+from crossline.erasure.places.sqlite_files import store_place
 from crossline.erasure.places.stored_files import StoredFilesPlace
 from crossline.erasure.places.token_keys import TokenKeysPlace, with_tokens
 from crossline.erasure.subject import Key, Subject
@@ -99,7 +99,7 @@ def test_the_store_of_a_sink(tmp_path: Path) -> None:
     sink.deliver(delivery())
     sink.close()
     assert files_with(tmp_path, PERSON), "not tested"
-    place, mine = SqlitePlace("store", tmp_path / "store.db"), subject()
+    place, mine = store_place("store", tmp_path / "store.db"), subject()
     done = erased(place, mine)
     assert (done.gone, done.changed) == (1 + 1 + 1 + 2 + 1, 2), "alert, key, decision, letters, late; alert, letter"
     assert not files_with(tmp_path, PERSON, "p00003")
@@ -111,6 +111,35 @@ def test_the_store_of_a_sink(tmp_path: Path) -> None:
     sink.open()
     sink.deliver(Delivery("pay-eu", 1, alerts=[alert(2)]))
     sink.close()
+
+
+def test_of_a_key_with_more_fields_nothing_is_left_for_the_next_alert(tmp_path: Path) -> None:
+    """Its number comes again: what the index kept of the alert that went would be the next one's."""
+    path = tmp_path / "store.db"
+    sink = SqliteSink(path, "pay-eu")
+    sink.open()
+    keys = [{"account_id": "a2", "device": "d2"}, {"account_id": PERSON, "device": "d-of-jo"}]
+    sink.deliver(
+        Delivery("pay-eu", 0, alerts=[alert(n, key=key, record_id=f"p{n}", evidence={}) for n, key in enumerate(keys)])
+    )
+    sink.close()
+    store_place("store", path).erase(subject())
+    assert not files_with(tmp_path, PERSON, "d-of-jo")
+    sink.open()
+    sink.deliver(Delivery("pay-eu", 1, alerts=[alert(2, key={"account_id": "a3", "device": "d3"})]))
+    sink.close()
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute(
+            "SELECT a.key, k.field, k.value FROM alert_keys AS k LEFT JOIN alerts AS a USING (seq) ORDER BY seq, field"
+        )
+        found = [(json.loads(key), field, value) for key, field, value in rows]
+    assert [(field, value) for _, field, value in found] == [
+        ("account_id", "a2"),
+        ("device", "d2"),
+        ("account_id", "a3"),
+        ("device", "d3"),
+    ]
+    assert all(key[field] == value for key, field, value in found)
 
 
 def test_files_of_a_sink_lose_lines_and_take_further_ones(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from crossline.basics import wire
 from crossline.basics.errors import StateError
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds, ShardState, judge
+from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.shard import ShardState, judge
 from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.ingest.decode import decode_lines, make_layout
 from crossline.ingest.route.part_codec import pack, unpack

@@ -12,8 +12,8 @@ import pytest
 from crossline.basics.errors import RetryableError, StoppedError
 from crossline.basics.times import format_instant
 from crossline.evaluate.alerts.breaker import BreakerTrip
+from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.output import StreamClocks
-from crossline.evaluate.shard import Bounds
 from crossline.rule_registry.directory import log_path, ruleset_of_log
 from crossline.rule_registry.rule_files import read_rules
 from crossline.rules.base import Defaults

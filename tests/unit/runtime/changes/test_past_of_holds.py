@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, load_policy
 from crossline.rules.rule_reader import load_rules_text

@@ -10,7 +10,7 @@ import pytest
 
 from crossline.basics.conditions.lists import named_list
 from crossline.basics.errors import RetryableError
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rule_registry import rule_files
 from crossline.rule_registry.directory import DirectoryRuleLog, log_path
 from crossline.rule_registry.list_log import lists_of_log

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from crossline.basics.errors import PermanentError
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_changes import RuleChanges

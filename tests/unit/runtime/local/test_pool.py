@@ -117,13 +117,14 @@ def given(batch_id: int, count: int) -> Numbers:
     ]
 
 
+@pytest.mark.parametrize("anywhere", [False, True])
 @pytest.mark.parametrize("by_shard", [2, 3])
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_outcomes_come_in_the_order_of_batches_and_rows_to_the_process_of_their_shard(
-    tmp_path: Path, count: int, by_shard: int
+    tmp_path: Path, count: int, by_shard: int, anywhere: bool
 ) -> None:
     batches = [given(batch_id, count) for batch_id in range(BATCHES)]
-    with Pool(walking(by_shard), count, tmp_path) as pool:
+    with Pool(walking(by_shard), count, tmp_path, anywhere=anywhere) as pool:
         found = list(pool.run(dealt(each) for each in batches))
     assert [sorted(body.decode() for _, body in outcome) for outcome in found] == [
         sorted(way_of(batch_id, number, by_shard, count) for mine in numbers for number in mine)

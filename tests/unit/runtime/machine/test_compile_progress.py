@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from crossline.cli import startup
+from crossline.cli.launch import startup
 from crossline.runtime.machine.compile_progress import CompileProgress
 
 COMPILES = """
 import sys
-from crossline.cli.startup import tell_compiling
+from crossline.cli.launch.startup import tell_compiling
 sys.path.insert(0, {folder!r})
 tell_compiling()
 tell_compiling()  # once is enough

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,3 +168,44 @@ def test_a_killed_run_is_waited_for_while_its_java_lives(tmp_path: Path, monkeyp
 def test_a_mark_truncated_by_a_kill_stops_no_start(tmp_path: Path) -> None:
     (tmp_path / HELD).write_text('{"process": 1, "ho')
     claim(str(tmp_path)).release()
+
+
+def test_a_disk_that_does_not_answer_is_no_folder_that_was_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = claim(str(tmp_path / "checkpoint"))
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "stat", fails)
+    assert held.missing() is None
+    monkeypatch.undo()
+    held.release()
+
+
+def test_a_folder_that_is_not_in_its_place_any_more_is_missed(tmp_path: Path) -> None:
+    folder, away = tmp_path / "checkpoint", tmp_path / "away"
+    held = claim(str(folder))
+    held.publish(threading.Event())
+
+    def found() -> str:
+        with pytest.raises(StateError, match="was moved away or deleted while this run used it") as missing:
+            held.publish(threading.Event())
+        return str(missing.value).partition(": ")[2].partition(",")[0]
+
+    folder.rename(away)
+    assert found() == "found no checkpoint there"
+    folder.write_text("a file")
+    assert found() == "found no checkpoint there"
+    folder.unlink()
+    other = claim(str(folder))
+    assert found() == "found another folder there"
+    other.release()
+    shutil.rmtree(folder)
+    away.rename(folder)
+    held.publish(threading.Event())
+    shutil.rmtree(folder)
+    assert found() == "found no checkpoint there"
+    held.release()
+    assert held.missing() is None, "whose it is does not matter to it any more"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crossline.basics.errors import StateError
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.io.files import state_files
 from crossline.io.files.listing import ChunkList
 from crossline.rules.base import Defaults

@@ -39,6 +39,17 @@ def held(root: Path, machine: str) -> tuple[StoredCheckpoint, Path]:
     return checkpoint, path
 
 
+def test_a_run_whose_own_folder_is_gone_is_reported_and_the_store_is_whole(tmp_path: Path) -> None:
+    checkpoint, _ = held(tmp_path, "one")
+    assert checkpoint.missing() is None
+    shutil.rmtree(checkpoint.folder)
+    missing = str(checkpoint.missing())
+    assert missing.startswith(f"{checkpoint.folder} was moved away or deleted while this run worked there on the")
+    assert missing.endswith("Start again: the next run goes on from what the store has")
+    checkpoint.release()
+    held(tmp_path, "two")[0].release()
+
+
 def test_a_driver_elsewhere_goes_on_with_the_log(tmp_path: Path) -> None:
     checkpoint, path = held(tmp_path, "one")
     log = LogFile(path)

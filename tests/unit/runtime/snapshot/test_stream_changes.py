@@ -9,7 +9,7 @@ import yaml
 
 from crossline.basics.errors import StateError
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.streams.schema import load_streams
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.ingest.route.part_codec import pack, unpack
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from crossline.evaluate.alerts.alert_json import alerts_text, json_bytes
 from crossline.runtime.stages import outcome
 from crossline.runtime.stages.outcome import Outcome, collect_from_spark
 
@@ -108,3 +109,16 @@ def test_what_shards_did_not_score_is_added_up() -> None:
 def test_an_outcome_of_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(ValueError, match="an outcome of the unknown kind rumours"):
         outcome.collect_outcome([("rumours", b"{}")], None)
+
+
+def test_alerts_of_a_state_log_of_before_are_read() -> None:
+    """Shards wrote one JSON list, and beside it the places without the rules."""
+    alerts = [{"rule_id": "b", "value": 2**70}, {"rule_id": "a", "value": 1}, {"rule_id": "c", "value": None}]
+    places = [[5, "s", "p", 0, 7, "p"], [5, "s", "p", 0, 7, "p"], [4, "s", "p", 0, 6, "p"]]
+    found = outcome.collect_outcome([("alerts", json_bytes(alerts)), ("places", orjson.dumps(places))], None)
+    assert (found.alerts, found.positions) == ([alerts[2], alerts[1], alerts[0]], [("p", 6), ("p", 7), ("p", 7)])
+    fired = [[*place, alert["rule_id"]] for place, alert in zip(places, alerts, strict=True)]
+    rows = [("alerts", alerts_text(alerts)), ("fired", orjson.dumps(fired))]
+    assert outcome.collect_outcome(rows, None) == found
+    unread = outcome.collect_outcome(rows, None, unread=True)
+    assert list(unread.delivery("p", 0).alerts) == list(found.delivery("p", 0).alerts)

@@ -13,7 +13,7 @@ from tests.oracle.replicated import Pipeline
 
 from crossline.basics.conditions.lists import named_lists
 from crossline.basics.streams.schema import StreamSpec
-from crossline.evaluate.shard import Bounds
+from crossline.evaluate.bounds import Bounds
 from crossline.rules.base import Defaults
 from crossline.rules.policy.policy import Deciding, Policy
 from crossline.rules.rule_reader import read_rule

@@ -8,7 +8,7 @@ import pytest
 
 from crossline.plan.spaces import AggregateSpec, KeySpacePlan, WindowSpec
 from crossline.state.memory import layout as at
-from crossline.state.memory.regions import HUGE_FROM
+from crossline.state.memory.regions import MAPPED_FROM
 from crossline.state.windows import record_store
 from crossline.state.windows.store import KeySpaceState
 
@@ -131,7 +131,7 @@ def test_the_memory_of_dropped_records_is_given_back_and_answers_stay(monkeypatc
         state.evict(n // 1000 - 50)
         most = max(most, state.records)
     assert most < 80_000
-    assert state._memory._regions[at.RECORDS].dropped > HUGE_FROM
+    assert state._memory._regions[at.RECORDS].dropped > MAPPED_FROM
     assert state.bytes_in_memory() < 200 * most
     assert state.judge(rows).duplicates.all()
     state.replan(PLAN)

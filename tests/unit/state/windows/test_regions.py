@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from crossline.state.memory.regions import HUGE_FROM, Region
+import re
+from pathlib import Path
+
+import pytest
+
+from crossline.state.memory.regions import MAPPED_FROM, SMALL_PAGES, Region
 
 
 def test_bytes_stay_and_new_ones_are_zero() -> None:
     region = Region(100)
     region.array[:] = 7
-    for size in (HUGE_FROM, 3 * HUGE_FROM, 50, 2 * HUGE_FROM):
+    for size in (MAPPED_FROM, 3 * MAPPED_FROM, 50, 2 * MAPPED_FROM):
         region.resize(size)
         assert len(region.array) == size
         assert (region.array[:50] == 7).all()
         region.array[50:100] = 7
         assert not region.array[100:].any()
-    assert not Region(HUGE_FROM).array.any()
+    assert not Region(MAPPED_FROM).array.any()
 
 
 def test_what_is_dropped_reads_as_zero_and_the_rest_stays_where_the_region_goes() -> None:
-    region = Region(3 * HUGE_FROM, 4 * HUGE_FROM)
+    region = Region(3 * MAPPED_FROM, 4 * MAPPED_FROM)
     region.array[:] = 7
-    region.drop(HUGE_FROM + 5)
-    assert region.dropped == HUGE_FROM
-    region.drop(HUGE_FROM)
-    assert not region.array[:HUGE_FROM].any()
-    region.resize(100 * HUGE_FROM)
-    assert (region.array[HUGE_FROM : 3 * HUGE_FROM] == 7).all()
-    assert not region.array[:HUGE_FROM].any()
+    region.drop(MAPPED_FROM + 5)
+    assert region.dropped == MAPPED_FROM
+    region.drop(MAPPED_FROM)
+    assert not region.array[:MAPPED_FROM].any()
+    region.resize(100 * MAPPED_FROM)
+    assert (region.array[MAPPED_FROM : 3 * MAPPED_FROM] == 7).all()
+    assert not region.array[:MAPPED_FROM].any()
 
 
 def test_a_small_region_drops_nothing() -> None:
@@ -35,3 +40,18 @@ def test_a_small_region_drops_nothing() -> None:
     region.drop(50)
     assert region.dropped == 0
     assert (region.array == 7).all()
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not say how it holds pages")
+def test_huge_pages_are_asked_for_beyond_the_first_megabytes_only() -> None:
+    region = Region(MAPPED_FROM)
+    begins = region.array.ctypes.data
+    asked = [
+        "hg" in flags.split()
+        for start, end, flags in re.findall(
+            r"^([0-9a-f]+)-([0-9a-f]+) (?:.*\n)+?VmFlags:(.*)", Path("/proc/self/smaps").read_text(), re.MULTILINE
+        )
+        for at in (begins, begins + SMALL_PAGES - 1, begins + SMALL_PAGES, begins + region.room() - 1)
+        if int(start, 16) <= at < int(end, 16)
+    ]
+    assert asked == [False, False, True, True]

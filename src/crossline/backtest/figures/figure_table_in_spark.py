@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossline.backtest.backtest import BATCH_BYTES, BacktestSpec, OnBatch
-from crossline.backtest.figure_table import FigureCounts, TableWriter
+from crossline.backtest.figures.figure_table import FigureCounts, TableWriter
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.changes.rule_feed import FixedFeed
 from crossline.runtime.machine.temporary_folders import own_folder_for

@@ -63,6 +63,36 @@ def do_without_pydantic_plugins(environment: MutableMapping[str, str] = os.envir
         environment.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
+def do_with_one_blas_thread(environment: MutableMapping[str, str] = os.environ) -> None:
+    """None of our arithmetic is a library's for matrices, whose threads spin for a tenth of a second when it loads.
+
+    Only where this process is alone, and its user has not said how many there are to be. Call it before numpy is
+    imported.
+    """
+    if _process.alone:
+        environment.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def open_standard_streams() -> None:
+    """Where a stream was closed by who started us, nothing of ours must get its number; its texts go nowhere.
+
+    What a screen cannot show in its encoding is written out.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def close_to_others(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
     """New files of this process and of all that it starts hold records: 0600 in folders 0700, or by the given mask.
 

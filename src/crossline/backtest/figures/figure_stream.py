@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crossline.backtest.backtest import BacktestSpec, OnBatch
-from crossline.backtest.figure_table import CHECKPOINT, FigureCounts, PartWriter, check_folder
+from crossline.backtest.figures.figure_table import CHECKPOINT, FigureCounts, PartWriter, check_folder
 from crossline.runtime.changes.rule_feed import FixedFeed
 from crossline.runtime.pipeline.assemble import FeaturePipeline, RunOptions, assemble
 from crossline.runtime.pipeline.pipeline import Pipeline

@@ -214,4 +214,5 @@ def write_figures(
 
 def _pool(snapshot: PlanSnapshot, inputs: BacktestInputs, count: int, folder: Path, run: LocalRun) -> Pool:
     source = HeldSnapshot(snapshot)  # processes are forked from this one, which has compiled it
-    return Pool(stages_of(source, inputs.intake, MemoryJudge(source)), count, folder, run.stopping)
+    stages = stages_of(source, inputs.intake, MemoryJudge(source))
+    return Pool(stages, count, folder, run.stopping, anywhere=inputs.anywhere)

@@ -1,0 +1,225 @@
+"""A backtest in a process of its own: the same answers, errors and stops as in the process that asks for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import pytest
+
+from crossline.backtest import in_process
+from crossline.backtest.backtest import BacktestSpec, RecordedInput
+from crossline.backtest.engine_process import EngineProcess, RemoteRun
+from crossline.basics.errors import PermanentError, StoppedError, UsageError
+from crossline.basics.streams.schema import load_streams
+from crossline.rules.rule_reader import load_rules_text
+from crossline.rules.ruleset import RuleSet
+from e2e.ended import still_running
+
+GONE_S = 60.0
+STREAM = """
+schema_version: 1
+streams:
+  s: {id: i, event_time: {field: t}, fields: {i: string, t: integer, k: string, v: integer}}
+"""
+RULE = """
+- {rule_id: r, version: 1, rule_type: velocity, source_topic: s, group_by: k, aggregation_type: sum,
+   aggregation_field: v, aggregation_threshold: 3, window: 10s}
+"""
+# Two keys, a record of each in turn, a second between those of a key: the third of each is the first that makes 3.
+LINES = b"".join(
+    b'{"i": "%s%d", "t": %d, "k": "%s", "v": 1}\n' % (key, number, 1_769_851_800_000 + 1_000 * number, key)
+    for number in range(4)
+    for key in (b"a", b"b")
+)
+FIRST = [("a2", 3), ("b2", 3)]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> BacktestSpec:
+    (tmp_path / "in.jsonl").write_bytes(LINES)
+    streams = load_streams(STREAM, "stream.yaml")
+    rules = RuleSet.from_rules(item.rule for item in load_rules_text(RULE, "r.yaml", streams))
+    return BacktestSpec(rules, RecordedInput(streams, {"s": [str(tmp_path / "in.jsonl")]}))
+
+
+@pytest.fixture
+def engine() -> Iterator[EngineProcess]:
+    begun = EngineProcess.begin()
+    yield begun
+    begun.end()
+    begun.end()  # twice is once
+
+
+def alerts(path: Path) -> list[tuple[Any, Any]]:
+    return [(each["record_id"], each["value"]) for each in map(orjson.loads, path.read_bytes().splitlines())]
+
+
+@pytest.mark.parametrize("alone_bytes", [0, len(LINES)])
+def test_it_judges_run_after_run(
+    judged: BacktestSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone_bytes: int
+) -> None:
+    monkeypatch.setattr(in_process, "ALONE_BYTES", alone_bytes)
+    engine = EngineProcess.begin()
+    try:
+        for number in range(2):
+            runs: list[RemoteRun] = []
+            seen: list[tuple[int, int]] = []
+            found = engine.backtest(
+                judged,
+                tmp_path / f"{number}.jsonl",
+                on_start=runs.append,
+                on_batch=lambda delivery, totals, seen=seen: seen.append((delivery.batch_id, totals.records)),
+            )
+            assert alerts(tmp_path / f"{number}.jsonl") == FIRST
+            assert (found.path, found.totals.records, found.totals.alerts) == (
+                tmp_path / f"{number}.jsonl",
+                len(LINES.splitlines()),
+                {"r": 2},
+            )
+            assert (seen, [run.running for run in runs]) == ([(0, len(LINES.splitlines()))], [True])
+    finally:
+        engine.end()
+
+
+def test_its_errors_are_those_of_a_run_in_the_same_process(
+    engine: EngineProcess, judged: BacktestSpec, tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").unlink()
+    with pytest.raises(UsageError) as here:
+        in_process.backtest(judged, tmp_path / "alerts.jsonl")
+    with pytest.raises(UsageError) as there:
+        engine.backtest(judged, tmp_path / "alerts.jsonl")
+    assert str(there.value) == str(here.value)
+    (tmp_path / "in.jsonl").write_bytes(LINES)  # and it goes on
+    engine.backtest(judged, tmp_path / "alerts.jsonl")
+    assert alerts(tmp_path / "alerts.jsonl") == FIRST
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "gone", "x"), EOFError("end"), OSError(28, "full", "x")])
+def test_an_error_of_the_system_stays_one(
+    judged: BacktestSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(in_process, "backtest", fails)
+    engine = EngineProcess.begin()
+    try:
+        with pytest.raises(type(error)) as found:
+            engine.backtest(judged, tmp_path / "alerts.jsonl")
+        assert found.value.args == error.args
+        assert psutil.pid_exists(engine.number)
+    finally:
+        engine.end()
+
+
+def test_a_fault_comes_with_its_place(judged: BacktestSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OddError(Exception):
+        """No other process can load it."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise OddError("found so")
+
+    monkeypatch.setattr(in_process, "backtest", fails)
+    engine = EngineProcess.begin()
+    try:
+        with pytest.raises(RuntimeError, match=r"(?s)in fails.*OddError: found so"):
+            engine.backtest(judged, tmp_path / "alerts.jsonl")
+    finally:
+        engine.end()
+
+
+def test_a_run_that_is_stopped_leaves_the_output_as_it_was(
+    engine: EngineProcess, judged: BacktestSpec, tmp_path: Path
+) -> None:
+    (tmp_path / "alerts.jsonl").write_text("before\n")
+    with pytest.raises(StoppedError):
+        engine.backtest(judged, tmp_path / "alerts.jsonl", on_start=RemoteRun.stop)
+    assert (tmp_path / "alerts.jsonl").read_text() == "before\n"
+
+
+@pytest.mark.parametrize(
+    ("ending", "text"),
+    [(lambda: os._exit(3), r"exit code 3\)"), (lambda: os.kill(os.getpid(), signal.SIGKILL), "exit code -9: Killed")],
+)
+def test_that_it_died_is_said(judged: BacktestSpec, tmp_path: Path, ending: Any, text: str) -> None:
+    engine = EngineProcess.begin([ending])
+    try:
+        with pytest.raises(PermanentError, match=f"the process that judges ended \\({text}"):
+            engine.backtest(judged, tmp_path / "alerts.jsonl")
+    finally:
+        engine.end()
+
+
+def test_a_signal_of_a_terminal_is_the_commands(engine: EngineProcess, judged: BacktestSpec, tmp_path: Path) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(engine.number, number)
+    engine.backtest(judged, tmp_path / "alerts.jsonl")
+    assert alerts(tmp_path / "alerts.jsonl") == FIRST
+
+
+def test_its_files_have_the_rights_of_the_command(engine: EngineProcess, judged: BacktestSpec, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        engine.backtest(judged, tmp_path / "made/alerts.jsonl")
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "made", tmp_path / "made/alerts.jsonl")] == [
+        0o750,
+        0o640,
+    ]
+
+
+def test_it_ends_with_the_command_however_that_ends() -> None:
+    code = "import time; from crossline.backtest.engine_process import EngineProcess\n"
+    code += "print(EngineProcess.begin().number, flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as command:
+        assert command.stdout is not None
+        engine = psutil.Process(int(command.stdout.readline()))
+        command.kill()
+    assert still_running([engine], GONE_S) == []
+
+
+# Runs a command as the program does, and says at its end what it has loaded itself.
+LOADED = """
+import atexit, sys
+from crossline.cli.launch import engine
+from crossline.cli.main import main
+engine.processors = lambda: 2
+heavy = {"numpy", "pyarrow", "llvmlite"}
+atexit.register(lambda: print(*sorted({name.partition(".")[0] for name in sys.modules} & heavy)))
+main()
+"""
+
+
+def lay_out(folder: Path) -> Sequence[str]:
+    (folder / "in.jsonl").write_bytes(LINES)
+    (folder / "stream.yaml").write_text(STREAM)
+    (folder / "r.yaml").write_text(RULE)
+    return ("--stream", "stream.yaml", "--rules", "r.yaml", "--input", "in.jsonl")
+
+
+def test_the_command_itself_loads_nothing_that_judges(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOADED, "backtest", *lay_out(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert alerts(tmp_path / "alerts.jsonl") == FIRST
+    assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_comparison_is_two_runs_of_it(tmp_path: Path) -> None:
+    arguments = lay_out(tmp_path)
+    (tmp_path / "other.yaml").write_text(RULE.replace("threshold: 3", "threshold: 4"))
+    command = [sys.executable, "-c", LOADED, "backtest", *arguments, "--compare", "other.yaml", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (compared,) = orjson.loads(done.stdout.splitlines()[0])["compare"].values()
+    assert (compared["both"], compared["appear"], compared["disappear"]) == (0, 2, 2)
