@@ -26,10 +26,11 @@ from crossline.ingest.decode.clock import (
     whole_column_ms,
 )
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
+from crossline.ingest.decode.letters import letter_of
 from crossline.ingest.decode.reasons import Reason, RecordFault
 from crossline.ingest.decode.record import TIME_ANY, TIME_NUMBER, TIME_TEXT
 from crossline.ingest.decode.slow_path import BELIEVED_TIME, TIME_EXAMPLE, shown
-from crossline.ingest.decode.spans import Decoded, as_bytes, letter_of, no_ids, with_tokens
+from crossline.ingest.decode.spans import Decoded, as_bytes, no_ids, with_tokens
 
 DAY_S = 86_400
 

@@ -17,10 +17,10 @@ from crossline.ingest.decode.cells import Cells, column_array
 from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit, part
 from crossline.ingest.decode.json_numbers import HIGHS, ONES
 from crossline.ingest.decode.layout import RecordLayout
+from crossline.ingest.decode.letters import letter_of
 from crossline.ingest.decode.reasons import RecordFault, RefusedRecordError
 from crossline.ingest.decode.record import DEAD, GOOD, SLOW
 from crossline.ingest.decode.slow_path import Taken
-from crossline.ingest.tokens.letters import WITHHELD
 
 LINE_BYTES_MAX = 1 << 20
 RAW_KEPT = 4 << 10
@@ -48,15 +48,6 @@ def with_tokens(layout: RecordLayout, decoded: Decoded) -> Decoded:
         return decoded
     names = tuple(column.name for column in layout.columns)
     return Decoded(replace(records, fields=tokens.columns(names, records.fields)), decoded.dead)
-
-
-def letter_of(
-    layout: RecordLayout, fault: RecordFault, partition: str, offset: int, raw: bytes, record_id: str | None
-) -> DeadLetter:
-    """The dead letter of a record: without its bytes and its values, where the stream has sensitive fields."""
-    if layout.tokens is not None:
-        fault, raw = fault.withheld(), WITHHELD
-    return DeadLetter(layout.stream, fault.reason, fault.sentence, partition, offset, raw, record_id)
 
 
 @dataclass(frozen=True, slots=True)
