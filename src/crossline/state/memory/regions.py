@@ -19,7 +19,7 @@ from crossline.basics.values import U8
 
 MAPPED_FROM = 4 << 20  # bytes; what is smaller is an array of Python's heap
 _PAGE = 2 << 20
-SMALL_PAGES = 32 << 20  # bytes at the beginning of a region that are on small pages
+SMALL_PAGES = 32 << 20  # bytes
 _STEP = 16 * _PAGE
 SET_ASIDE = 8 << 30  # bytes of addresses, which cost nothing: moving a region copies it, while a batch waits
 _AHEAD = 4  # times the size, where that is more, or where the system will not promise so much
@@ -32,16 +32,16 @@ _ADVICE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 class Region:
     """``array``: uint8, zero where never written. No other view of it may live while it is resized.
 
-    ``set_aside``: bytes of addresses that it may grow into in place. ``dropped``: bytes at its beginning that have no
-    memory.
+    ``set_aside``: bytes of addresses that it may grow into in place. ``small_pages``: how many bytes at its beginning
+    are on small pages. ``dropped``: how many have no memory.
     """
 
-    def __init__(self, size: int = 0, set_aside: int = SET_ASIDE) -> None:
+    def __init__(self, size: int = 0, set_aside: int = SET_ASIDE, small_pages: int = SMALL_PAGES) -> None:
         self._map: mmap.mmap | None = None
         self._whole: U8 = np.zeros(0, np.uint8)
         self.array: U8 = np.zeros(0, np.uint8)
         self.dropped = 0
-        self._set_aside = set_aside
+        self._set_aside, self._small_pages = set_aside, small_pages
         self.resize(size)
 
     def resize(self, size: int) -> None:
@@ -75,8 +75,8 @@ class Region:
         whole = np.frombuffer(made, np.uint8)
         skipped = -whole.ctypes.data % _PAGE
         self._map, self._whole = made, whole[skipped:]
-        if _ADVICE is not None and len(self._whole) > SMALL_PAGES:
-            made.madvise(_ADVICE, skipped + SMALL_PAGES)
+        if _ADVICE is not None and len(self._whole) > self._small_pages:
+            made.madvise(_ADVICE, skipped + self._small_pages)
         for start in range(self.dropped, len(old), _STEP):
             part = old[start : start + _STEP]
             self._whole[start : start + len(part)] = part

@@ -29,13 +29,18 @@ STEPWISE_FROM, LEAST_MOVED, AT_ONCE, SAMPLED = 1 << 14, 64, 32, 4096
 LEAST_OF_KEYS, FULL_OF_KEYS, MOST_OF_KEYS, STEPWISE_FROM_KEYS = 16, 0.6, 0.75, 1 << 16
 
 
+def _region(size: int = 0) -> Region:
+    """On huge pages from its first byte: a record reads a slot, panes and ids, each at another place."""
+    return Region(size, small_pages=0)
+
+
 class Memory:
     """``words`` is the table that compiled code reads; arrays live as long as their address stands there."""
 
     def __init__(self, program: PaneProgram) -> None:
         self.words: I64 = np.zeros(at.WORDS, np.int64)
         self._kept: dict[int, Any] = {}
-        self._slots, self._heap, self._keys, self._ids, self._old_ids = (Region() for _ in range(5))
+        self._slots, self._heap, self._keys, self._ids, self._old_ids = (_region() for _ in range(5))
         self._lay_out(program)
         words = self.words
         words[at.FREE_SLOT], words[at.HEAP_TOP] = -1, 1  # block 0 is none
@@ -250,7 +255,7 @@ class Memory:
         self._old_ids.drop(int(words[at.OLD_MOVED]) * BLOCK)
         if words[at.OLD_MOVED] == words[at.OLD_BLOCKS]:
             self._kept.pop(at.OLD_ID_TABLE)
-            self._old_ids = Region()
+            self._old_ids = _region()
             words[at.OLD_ID_TABLE] = words[at.OLD_BLOCKS] = words[at.OLD_MOVED] = 0
 
     def _empty_keys(self) -> None:
@@ -265,7 +270,7 @@ class Memory:
 
     def _empty_ids(self, places: int) -> None:
         blocks = places // PLACES + 1
-        self._ids = Region((blocks + 1) * BLOCK)
+        self._ids = _region((blocks + 1) * BLOCK)
         room = self._ids.array
         start = -room.ctypes.data % BLOCK
         self.keep(at.ID_TABLE, room[start : start + blocks * BLOCK])

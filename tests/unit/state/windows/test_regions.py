@@ -43,8 +43,9 @@ def test_a_small_region_drops_nothing() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not say how it holds pages")
-def test_huge_pages_are_asked_for_beyond_the_first_megabytes_only() -> None:
-    region = Region(MAPPED_FROM)
+@pytest.mark.parametrize("small", [0, SMALL_PAGES])
+def test_huge_pages_are_asked_for_beyond_the_first_megabytes_only(small: int) -> None:
+    region = Region(MAPPED_FROM, small_pages=small)
     begins = region.array.ctypes.data
     asked = [
         "hg" in flags.split()
@@ -54,4 +55,4 @@ def test_huge_pages_are_asked_for_beyond_the_first_megabytes_only() -> None:
         for at in (begins, begins + SMALL_PAGES - 1, begins + SMALL_PAGES, begins + region.room() - 1)
         if int(start, 16) <= at < int(end, 16)
     ]
-    assert asked == [False, False, True, True]
+    assert asked == [not small, not small, True, True]
