@@ -24,6 +24,7 @@ from crossline.runtime.java.child_processes import end_with_parent
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestResult, BacktestSpec, OnBatch
     from crossline.backtest.in_process import LocalRun
+    from crossline.runtime.work.totals import Totals
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -191,6 +192,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO, stop: SharedFlag) -> None:
     import numpy.ma  # noqa: F401, PLC0415 - Arrow loads it with the first array; once here, not in every fork
 
     from crossline.backtest import in_process  # noqa: PLC0415 - what takes its time
+    from crossline.io.sinks.delivery import Delivery  # noqa: PLC0415 - as above
     from crossline.runtime.local.worker import sendable  # noqa: PLC0415 - as above
     from crossline.runtime.workers import kernel_warmup  # noqa: F401, PLC0415 - as above
 
@@ -204,9 +206,6 @@ def _serve(requests: BinaryIO, answers: BinaryIO, stop: SharedFlag) -> None:
 
     def on_batch(delivery: Delivery, totals: Totals) -> None:
         answer("batch", (Delivery(delivery.pipeline, delivery.batch_id), totals))
-
-    from crossline.io.sinks.delivery import Delivery  # noqa: PLC0415 - as above
-    from crossline.runtime.work.totals import Totals  # noqa: PLC0415 - as above
 
     while True:
         try:

@@ -15,39 +15,18 @@ import psutil
 import pytest
 
 from crossline.backtest import in_process
-from crossline.backtest.backtest import BacktestSpec, RecordedInput
+from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.engine_process import EngineProcess, RemoteRun
 from crossline.basics.errors import PermanentError, StoppedError, UsageError
-from crossline.basics.streams.schema import load_streams
-from crossline.rules.rule_reader import load_rules_text
-from crossline.rules.ruleset import RuleSet
 from e2e.ended import still_running
+from unit.backtest.two_keys import FIRST, LINES, RULE, STREAM, alerts, written
 
 GONE_S = 60.0
-STREAM = """
-schema_version: 1
-streams:
-  s: {id: i, event_time: {field: t}, fields: {i: string, t: integer, k: string, v: integer}}
-"""
-RULE = """
-- {rule_id: r, version: 1, rule_type: velocity, source_topic: s, group_by: k, aggregation_type: sum,
-   aggregation_field: v, aggregation_threshold: 3, window: 10s}
-"""
-# Two keys, a record of each in turn, a second between those of a key: the third of each is the first that makes 3.
-LINES = b"".join(
-    b'{"i": "%s%d", "t": %d, "k": "%s", "v": 1}\n' % (key, number, 1_769_851_800_000 + 1_000 * number, key)
-    for number in range(4)
-    for key in (b"a", b"b")
-)
-FIRST = [("a2", 3), ("b2", 3)]
 
 
 @pytest.fixture
 def judged(tmp_path: Path) -> BacktestSpec:
-    (tmp_path / "in.jsonl").write_bytes(LINES)
-    streams = load_streams(STREAM, "stream.yaml")
-    rules = RuleSet.from_rules(item.rule for item in load_rules_text(RULE, "r.yaml", streams))
-    return BacktestSpec(rules, RecordedInput(streams, {"s": [str(tmp_path / "in.jsonl")]}))
+    return written(tmp_path)
 
 
 @pytest.fixture
@@ -56,10 +35,6 @@ def engine() -> Iterator[EngineProcess]:
     yield begun
     begun.end()
     begun.end()  # twice is once
-
-
-def alerts(path: Path) -> list[tuple[Any, Any]]:
-    return [(each["record_id"], each["value"]) for each in map(orjson.loads, path.read_bytes().splitlines())]
 
 
 @pytest.mark.parametrize("alone_bytes", [0, len(LINES)])
