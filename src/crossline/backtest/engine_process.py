@@ -183,7 +183,8 @@ def _live(prepare: Sequence[Callable[[], None]], requests: BinaryIO, answers: Bi
     except BaseException:  # noqa: BLE001 - above it stands the code of the process that was forked
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with suppress(OSError):  # whatever comes, nothing of the command runs here
+            sys.stderr.flush()
         os._exit(code)
 
 

@@ -247,7 +247,7 @@ class Inputs:
     size: int = 0
     sizes: dict[str, int] = field(default_factory=dict)  # by stream
     side_by_side: bool = False
-    anywhere: bool = True
+    anywhere: bool = True  # a table is not: it matters who has read the piece before
 
     @staticmethod
     def of(files: Sequence[FileInput], folder: Path, count: int, batch_bytes: int | None = None) -> Inputs:
@@ -288,10 +288,7 @@ class Inputs:
         return ReadLimit(max(1, int(self.batch_bytes * share)), CHUNKS_MAX)
 
     def batches(self, count: int) -> Iterator[Dealt]:
-        """The chunks of each batch, by the one of ``count`` processes that reads them; pieces for any, where they are.
-
-        A table is read from the start of a group of rows, so that it matters who has read the piece before.
-        """
+        """The chunks of each batch, by the one of ``count`` processes that reads them, or pieces for any of them."""
         at, done = dict.fromkeys(self.logs, 0), 0
         tables = TableDealer(count, AHEAD * self.batch_bytes)
         pieces = PIECES * count if self.anywhere and count > 1 else 0

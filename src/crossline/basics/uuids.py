@@ -15,9 +15,8 @@ from crossline.basics.values import I64, U8
 
 UUID_CHARS = 36
 UUID_BYTES = 16
-FEW = (
-    4_000  # names of one number of blocks that are hashed one by one: 0.4 us each, as columns 1.2 of 700, 0.5 of 4,000
-)
+# Names of one number of blocks that are hashed one by one: 0.4 us each. As columns it is 1.2 of 700, 0.5 of 4,000.
+FEW = 4_000
 PIECE = 8_192  # names that are hashed at once: what is worked on then stays in the cache
 _BLOCK = 64
 _START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0)

@@ -154,8 +154,8 @@ def test_its_files_have_the_rights_of_the_command(engine: EngineProcess, judged:
 
 
 def test_it_ends_with_the_command_however_that_ends() -> None:
-    code = "import time; from crossline.backtest.engine_process import EngineProcess\n"
-    code += "print(EngineProcess.begin().number, flush=True); time.sleep(600)"
+    code = "import signal; from crossline.backtest.engine_process import EngineProcess\n"
+    code += "print(EngineProcess.begin().number, flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as command:
         assert command.stdout is not None
         engine = psutil.Process(int(command.stdout.readline()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestResult
 
 _begun: list[EngineProcess] = []
-_ELSEWHERE = ("--help", "spark")  # words of command lines that judge nothing here
+_ELSEWHERE = {"--help", "spark", "--on=spark"}  # words of command lines that judge nothing here
 
 
 def begin_engine(arguments: Sequence[str]) -> None:
@@ -23,8 +23,7 @@ def begin_engine(arguments: Sequence[str]) -> None:
 
     Only in a process that runs one command: what another process has loaded and opened is not for a fork of it.
     """
-    named = any(word in text for word in _ELSEWHERE for text in arguments)
-    if arguments[:1] == ["backtest"] and not named and processors() > 1:
+    if arguments[:1] == ["backtest"] and _ELSEWHERE.isdisjoint(arguments) and processors() > 1:
         engine = EngineProcess.begin((do_without_pandas, tell_compiling))
         atexit.register(engine.end)
         _begun.append(engine)

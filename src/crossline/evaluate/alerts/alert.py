@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -143,7 +143,7 @@ class AlertMaker:
         line = self._line if self._formed is None else self._formed.line_at(value, _formula_inputs(hit))
         line = None if value is None else line
         operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
-        message = self._message(value, line, hit.key, hit.count, message_fields)
+        shown = (value, threshold, operator, self._window_ms, hit.key, hit.count, message_fields)
         return {
             "schema_version": SCHEMA_VERSION,
             "alert_id": uuid5_text(self._seeded, f"{canonical_key(hit.key)}\x1f{hit.record_id}"),
@@ -160,7 +160,7 @@ class AlertMaker:
             "window_start": None if start_ms is None else instant_text(start_ms),
             "window_end": event_time if end_ms == hit.event_ms else None if end_ms is None else instant_text(end_ms),
             "evidence": evidence,
-            "message": message,
+            "message": self._words(value, line)(*shown),
             "corrects": None,
             "detected_at": instant_text(detected_ms),
             "delivered_at": None,
@@ -168,17 +168,16 @@ class AlertMaker:
             **({} if self._record is None else {"record": record_json(self._record, hit.record_id, hit.carried)}),
         }
 
-    def _message(
-        self, value: float | None, line: Comparison | None, key: Mapping[str, Any], count: int | None, fields: Any
-    ) -> str:
-        operator, threshold = (None, None) if line is None else (line.operator, line.threshold)
+    def _words(self, value: float | None, line: Comparison | None) -> Callable[..., str]:
+        """What words an alert: the rule, or its sentence with the threshold in it, which is made once."""
         if self._template is None or line is None:
-            return self._sentence(value, threshold, operator, self._window_ms, key, count, fields)
+            return self._sentence
         template = self._template(value)
         known = self._filled.get(id(template))
         if known is None:
-            known = self._filled[id(template)] = template, template.filled(threshold, operator, self._window_ms)
-        return known[1].say(value, None, None, None, key, count, fields)
+            filled = template.filled(line.threshold, line.operator, self._window_ms)
+            known = self._filled[id(template)] = template, filled
+        return known[1].say
 
 
 def _says_plainly(rule: Rule) -> bool:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any, TypedDict
 
 import numpy as np
@@ -82,6 +83,21 @@ HALVES: dict[str, WarmupPlan] = {"panes": {"panes": True, "windows": False}, "re
 
 _NICE_MOST = 19
 
+
+def _later(module: str, name: str = "warm") -> Callable[[], None]:
+    """A function of ``module``, which is loaded when it is called: most rules do without."""
+
+    def warm() -> None:
+        getattr(import_module(module), name)()
+
+    return warm
+
+
+warm_panes = _later("crossline.state.panes.store")
+warm_patterns = _later("crossline.state.patterns.store")
+warm_retraction = _later("crossline.state.retraction.window_totals")
+warm_pairs = _later("crossline.ingest.route.keys", "warm_pairs")
+
 # A step of ``warm``: its name, how many were before it, and how many there are.
 OnStep = Callable[[str, int, int], None]
 
@@ -125,34 +141,6 @@ def warm(
             on_step(name, number, len(steps))
         step()
     return time.monotonic() - begun
-
-
-def warm_panes() -> None:
-    """Those of panes, which are loaded only where a rule has some; the others below likewise."""
-    from crossline.state.panes.store import warm  # noqa: PLC0415 - most rules have none
-
-    warm()
-
-
-def warm_patterns() -> None:
-    """Those of sequences and absences."""
-    from crossline.state.patterns.store import warm  # noqa: PLC0415 - as above
-
-    warm()
-
-
-def warm_retraction() -> None:
-    """Those of late records."""
-    from crossline.state.retraction.window_totals import warm  # noqa: PLC0415 - as above
-
-    warm()
-
-
-def warm_pairs() -> None:
-    """Those of keys of two fields."""
-    from crossline.ingest.route import keys  # noqa: PLC0415 - as above
-
-    keys.warm_pairs()
 
 
 def _judge_some() -> None:
