@@ -18,6 +18,14 @@ def has_ended(process: psutil.Process) -> bool:
         return True
 
 
+def command_of(process: psutil.Process) -> list[str]:
+    """Its command line; empty once it has ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
 def still_running(processes: Iterable[psutil.Process], within_s: float) -> list[psutil.Process]:
     """Those that have not ended after ``within_s`` each. They may be anybody's children."""
     return [each for each in processes if not _ends(each, within_s)]

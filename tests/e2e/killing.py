@@ -24,7 +24,7 @@ from crossline.rule_registry.tables import forms_of, streams_of
 from crossline.runtime.java.child_processes import end_with_parent
 from crossline.settings.config import rule_defaults
 
-from .ended import has_ended
+from .ended import command_of, has_ended
 from .project import Alerts, Project, read_jsonl
 from .traffic import BASE_MS, STREAM, Body, lines
 
@@ -212,7 +212,7 @@ def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def named(process: subprocess.Popen[bytes], what: str) -> list[psutil.Process]:
     """Of the processes that ``process`` started, those with this name, or whose command line holds ``what``."""
-    return [each for each in family(process) if what == _name(each) or what in " ".join(_command(each))]
+    return [each for each in family(process) if what == _name(each) or what in " ".join(command_of(each))]
 
 
 def _name(process: psutil.Process) -> str:
@@ -276,7 +276,7 @@ def as_of_log(project: Project) -> Alerts:
 def wait_for_all_to_end(process: subprocess.Popen[bytes]) -> None:
     """Until no process is left of those that a run had started, orphans among them."""
     left = _left_after(process, WAIT_S)
-    assert not left, [_command(each) for each in left]
+    assert not left, [command_of(each) for each in left]
 
 
 def _left_after(process: subprocess.Popen[bytes], wait_s: float) -> list[psutil.Process]:
@@ -293,10 +293,3 @@ def _clear(process: subprocess.Popen[bytes]) -> None:
     for each in _left_after(process, LEAVE_S):
         with suppress(psutil.NoSuchProcess):
             each.kill()
-
-
-def _command(process: psutil.Process) -> list[Any]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []

@@ -21,6 +21,7 @@ import yaml
 
 from crossline.settings.watch import place_of
 
+from .ended import command_of
 from .scraping import Scrape
 from .traffic import STREAM, STREAMS, velocity
 
@@ -123,12 +124,12 @@ class Running:
     def replicas(self) -> list[psutil.Process]:
         """The processes that answer `peek`, and those that they are forked from."""
         mine = psutil.Process(self.process.pid).children(recursive=True)
-        return [each for each in mine if "crossline.serve.replica" in each.cmdline()]
+        return [each for each in mine if "crossline.serve.replica" in command_of(each)]
 
     def servers(self) -> list[psutil.Process]:
         """The processes of the API: those of ``crossline serve``."""
         mine = psutil.Process(self.process.pid).children(recursive=True)
-        return [each for each in mine if "serve" in each.cmdline()[3:6]]
+        return [each for each in mine if "serve" in command_of(each)[3:6]]
 
 
 @contextmanager

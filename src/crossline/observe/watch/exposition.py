@@ -141,7 +141,9 @@ def _of_sinks(of: RunFigures) -> Iterator[Metric]:
     yield metric_gauge(
         "sink_backlog_batches", "What a sink that no batch waits for has not got yet.", ["sink"], batches
     )
-    ages = {name: max(0.0, now_s - (each.since_ms or now_s * 1000) / 1000) for name, each in left.items()}
+    ages = {
+        name: 0.0 if each.since_ms is None else max(0.0, now_s - each.since_ms / 1000) for name, each in left.items()
+    }
     yield metric_gauge("sink_backlog_seconds", "How old the oldest batch of that is; 0: it has all.", ["sink"], ages)
     seconds = {name: each.delivery_s for name, each in of.sinks.items()}
     yield metric_histogram(

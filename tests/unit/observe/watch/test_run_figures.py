@@ -187,6 +187,19 @@ def test_the_lake_has_a_backlog_of_the_batches_in_its_spool(tmp_path: Path, monk
     assert exposed(figures)["crossline_sink_backlog_seconds"] == {("lakespool",): 0}
 
 
+def test_a_sink_without_a_backlog_is_0_seconds_behind_at_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = RunFigures()
+    figures.name_sinks([ConsoleSink(), LakeSpoolSink(BatchSpool(LocalFiles(tmp_path)), lambda _: {})])
+    now_s = 1_795_000_026.296341
+    assert now_s - now_s * 1000 / 1000 > 0, "a time that is not that of its milliseconds"
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    assert exposed(figures)["crossline_sink_backlog_seconds"] == {("lakespool",): 0}
+    monkeypatch.setattr(LakeSpoolSink, "backlog", lambda _: Backlog(1, 0))
+    assert exposed(figures)["crossline_sink_backlog_seconds"] == {("lakespool",): now_s}, "since the epoch"
+
+
 def failing(_: LocalFiles) -> list[str]:
     raise OSError("gone")
 
