@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
@@ -50,15 +52,30 @@ class AlertWriter:
         alerts = delivery.alerts
         lines = alerts.lines if isinstance(alerts, AlertLines) else list(map(json_bytes, alerts))
         if lines:
-            self._file.write(b"\n".join([*lines, b""]))
-        if self._decisions is not None:
-            self._decisions.writelines(line + b"\n" for line in json_lines(delivery.decisions))
+            with _named(self._path):
+                self._file.write(b"\n".join([*lines, b""]))
+        if self._decisions is not None and self._of_decisions is not None:
+            with _named(self._of_decisions):
+                self._decisions.writelines(line + b"\n" for line in json_lines(delivery.decisions))
 
     def close(self) -> None:
         """Flush and close; safe to call twice."""
-        self._file.close()
-        if self._decisions is not None:
-            self._decisions.close()
+        with _named(self._path):
+            self._file.close()
+        if self._decisions is not None and self._of_decisions is not None:
+            with _named(self._of_decisions):
+                self._decisions.close()
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error of an open file has the file's name: there may be two of them, and a standard output beside."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _cut(path: Path, size: int) -> BinaryIO:

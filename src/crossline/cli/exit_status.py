@@ -61,6 +61,8 @@ def _code(error: BaseException) -> int | None:
         code = _say("interrupted", INTERRUPTED)
     elif isinstance(error, CrosslineError):
         code = _say(str(error), error.exit_code)
+    elif isinstance(error, MemoryError):
+        code = _say(": ".join(filter(None, ("there is too little memory", str(error)))), FAILED)
     elif isinstance(error, ModuleNotFoundError) and (text := missing("this", error.name)) is not None:
         code = _say(text, WRONG_USE)
     elif isinstance(error, _WrongUse):

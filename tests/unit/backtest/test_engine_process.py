@@ -15,9 +15,11 @@ import psutil
 import pytest
 
 from crossline.backtest import in_process
+from crossline.backtest.alert_writer import AlertWriter
 from crossline.backtest.backtest import BacktestSpec
 from crossline.backtest.engine_process import EngineProcess, RemoteRun
 from crossline.basics.errors import PermanentError, StoppedError, UsageError
+from crossline.io.sinks.outfile import draft_file
 from e2e.ended import still_running
 from unit.backtest.two_keys import FIRST, LINES, RULE, STREAM, alerts, written
 
@@ -134,6 +136,20 @@ def test_that_it_died_is_said(judged: BacktestSpec, tmp_path: Path, ending: Any,
         engine.end()
 
 
+def test_one_that_died_while_it_wrote_leaves_nothing_beside_the_output(
+    judged: BacktestSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AlertWriter, "deliver", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    (tmp_path / "out").mkdir()
+    engine = EngineProcess.begin()
+    try:
+        with pytest.raises(PermanentError, match="-9: Killed"), draft_file(tmp_path / "out/alerts.jsonl") as draft:
+            engine.backtest(judged, draft)
+    finally:
+        engine.end()
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_a_signal_of_a_terminal_is_the_commands(engine: EngineProcess, judged: BacktestSpec, tmp_path: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(engine.number, number)
@@ -198,3 +214,11 @@ def test_a_comparison_is_two_runs_of_it(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     (compared,) = orjson.loads(done.stdout.splitlines()[0])["compare"].values()
     assert (compared["both"], compared["appear"], compared["disappear"]) == (0, 2, 2)
+
+
+def test_an_output_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    command = [sys.executable, "-c", limited + LOADED, "backtest", *lay_out(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: alerts.jsonl cannot be written: File too large\n")
+    assert not (tmp_path / "alerts.jsonl").exists()

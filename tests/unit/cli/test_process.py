@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,40 @@ def test_records_that_are_judged_again_need_no_pandas(tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert (tmp_path / "alerts.jsonl").read_text().count("again") == 1
+
+
+# A run of the command that gets Ctrl-C at one place of it.
+INTERRUPTED = """
+import atexit, os, signal, sys
+from crossline.cli import app, exit_status, main
+from crossline.cli.launch import engine
+def interrupt(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+{}
+sys.argv = ["crossline", "--version"]
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "said"),
+    [
+        ("engine.begin_engine = interrupt", -signal.SIGINT, ("", "")),
+        ("app.app = interrupt", 130, ("", "error: interrupted\n")),
+        ("atexit.register(interrupt)", -signal.SIGINT, ("crossline 0.1.0\n", "")),
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN); engine.begin_engine = interrupt", 0, ("crossline 0.1.0\n", "")),
+        ("signal.signal(signal.SIGINT, signal.SIG_IGN); app.app = interrupt", 0, ("", "")),
+    ],
+    ids=["before", "within", "after", "ignored before", "ignored within"],
+)
+def test_an_interrupt_ends_a_command_without_a_traceback(place: str, code: int, said: tuple[str, str]) -> None:
+    command = [sys.executable, "-c", INTERRUPTED.format(place)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, (ended.stdout, ended.stderr)) == (code, said)
+
+
+def test_that_memory_is_short_is_a_line() -> None:
+    raising = "def app(*_, **__):\n    raise MemoryError('no room')\nfrom crossline.cli import app as commands, main\n"
+    command = [sys.executable, "-c", raising + "commands.app = app\nmain.main()"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "error: there is too little memory: no room\n")

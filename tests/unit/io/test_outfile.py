@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import stat
@@ -37,6 +38,28 @@ def test_a_file_is_there_only_once_it_is_whole(tmp_path: Path) -> None:
         half()
     assert target.read_bytes() == b"new"
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
+
+
+def test_the_draft_of_a_draft_is_itself(tmp_path: Path) -> None:
+    with draft_file(tmp_path / "out") as draft:
+        with draft_file(draft) as same:
+            same.write_bytes(b"new")
+        assert [each.name for each in tmp_path.iterdir()] == [draft.name]
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("out", b"new")]
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, PermanentError), (errno.ENOENT, UsageError)])
+def test_an_error_of_a_draft_names_what_was_to_be_written(tmp_path: Path, code: int, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as found, draft_file(tmp_path / "out") as draft, draft_file(draft) as same:
+        raise OSError(code, os.strerror(code), str(same))
+    assert type(found.value) is kind
+    assert str(found.value) == f"{tmp_path / 'out'} cannot be written: {os.strerror(code)}"
+
+
+def test_an_error_of_another_file_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as found, draft_file(tmp_path / "out"):
+        (tmp_path / "nothing").read_bytes()
+    assert found.value.filename == str(tmp_path / "nothing")
 
 
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -22,6 +23,7 @@ _WRONG_NAME = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELO
 _DATABASE = b"SQLite format 3\0"
 _OWNERSHIP = b'{"pipeline"'
 _LOGS = ("-wal", "-shm")  # what a database has beside it
+_DRAFT = re.compile(r"\.crossline-[0-9a-f]{12}\.part", re.ASCII)
 _OF_LINES = ("", INDEX_SUFFIX, *(INDEX_SUFFIX + log for log in _LOGS))
 
 
@@ -30,9 +32,14 @@ def draft_file(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
     """A temporary file beside ``path`` that replaces it when the block ends without an error.
 
     A link is followed: the file that it leads to is replaced, and keeps its permissions. What is written for a device
-    or a pipe is copied into it. Raises UsageError where ``path`` is a folder, one of ``inputs``, the file of a sink, or
-    no name that can be written; PermanentError where the disk does not take it.
+    or a pipe is copied into it. A ``path`` that is such a temporary file is given as it is: who made it puts it in its
+    place, or removes it. Raises UsageError where ``path`` is a folder, one of ``inputs``, the file of a sink, or no
+    name that can be written; PermanentError where the disk does not take it, also where an OSError of the block names
+    the temporary file.
     """
+    if _DRAFT.fullmatch(path.name):
+        yield path
+        return
     with _translated_errors(path):
         target = _regular(path, inputs)
     if target is None:
@@ -48,6 +55,10 @@ def draft_file(path: Path, *, inputs: Iterable[Path] = ()) -> Iterator[Path]:
         with _translated_errors(path):
             _keep_permissions(draft, target)
             draft.replace(target)
+    except OSError as error:
+        if error.filename != str(draft):
+            raise
+        raise _unwritable(path, error) from error  # nobody knows the draft's name
     finally:
         draft.unlink(missing_ok=True)
 
@@ -169,5 +180,9 @@ def _translated_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = UsageError if error.errno in _WRONG_NAME else PermanentError
-        raise kind(f"{path} cannot be written: {error.strerror or error}") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> PermanentError:
+    kind = UsageError if error.errno in _WRONG_NAME else PermanentError
+    return kind(f"{path} cannot be written: {error.strerror or error}")

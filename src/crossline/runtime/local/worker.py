@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import pickle
 import traceback
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from crossline.basics.errors import CrosslineError
+from crossline.basics.errors import CrosslineError, PermanentError
 from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.local.crashes import note_crashes
 from crossline.runtime.machine.freed_memory import keep_freed_memory
@@ -86,7 +87,7 @@ class Worker:
                 request: StageRequest = connection.recv()
                 try:
                     done: StageResult | StageFailure = self.run(request)
-                except CrosslineError as error:
+                except (CrosslineError, MemoryError) as error:
                     done = StageFailure(sendable(error))
                 except Exception:  # noqa: BLE001 - whatever it is, it is reported by the process that people see
                     done = StageFailure(RuntimeError(traceback.format_exc()))
@@ -111,7 +112,7 @@ class Worker:
         name = f"{request.batch_id}-{request.stage}-{self.number}-{request.piece}"
         files = {to: self._written(f"{name}-{to[0]}-{to[1]}", each) for to, each in others.items()}
         for path in request.rows:
-            Path(path).unlink()
+            _remove(path)
         written = self._written(f"{name}-out", outcome)
         return StageResult(request.batch_id, request.stage, (request.piece, self.number), files, written)
 
@@ -122,21 +123,23 @@ class Worker:
 def write_rows(path: Path, batches: Iterable[pa.RecordBatch]) -> str:
     """A file of ``batches``, which have one schema; its path."""
     batches = list(batches)
-    if batches:
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
-            for batch in batches:
-                writer.write_batch(batch)
-    else:
-        path.touch()
+    with _named(path):
+        if batches:
+            with pa.OSFile(os.fsencode(path), "wb") as file, pa.ipc.new_file(file, batches[0].schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+        else:
+            path.touch()
     return str(path)
 
 
 def read_rows(path: str) -> list[pa.RecordBatch]:
     """The batches of a file, mapped into memory, which they keep when the file is unlinked."""
-    if not Path(path).stat().st_size:
-        return []
-    reader = pa.ipc.open_file(pa.memory_map(path))
-    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    with _named(Path(path)):
+        if not Path(path).stat().st_size:
+            return []
+        reader = pa.ipc.open_file(pa.memory_map(os.fsencode(path)))
+        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
 
 def take_outcome(path: str) -> Rows:
@@ -146,15 +149,33 @@ def take_outcome(path: str) -> Rows:
         for batch in read_rows(path)
         for kind, body in zip(batch.column(2).to_pylist(), batch.column(3).to_pylist(), strict=True)
     ]
-    Path(path).unlink()
+    _remove(path)
     return found
+
+
+def _remove(path: str) -> None:
+    with _named(Path(path)):
+        Path(path).unlink()
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """A disk that is full, or a folder that somebody cleared, is no fault of ours: what it is, and where."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)  # Arrow's text has it three times
+        raise PermanentError(f"{path.parent}: rows between processes cannot be kept there: {reason}") from error
 
 
 def sendable(error: Exception) -> Exception:
     """``error``, or what tells as much and can be sent to another process.
 
     Of an error of ours its text, as the nearest of its kinds that needs nothing else; of another one its traceback.
+    That memory is short is told by its text alone: libraries have kinds of their own.
     """
+    if isinstance(error, MemoryError):
+        return MemoryError(str(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever the reason, the text is reported
