@@ -105,6 +105,9 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             _call_for_row(h, slot)
+        else:  # a new key is looked for once more, as a row before may have it too, and then entered
+            hash_ = np.uint64(get(h, KEY_HASH, get(h, KEY_INDEX, row + AHEAD)))
+            prefetch(address(h, KEY_TABLE) + block_of(h, KEY_TABLE, hash_))
     cursors = min(get(h, N_WINDOWS), SCOUTS_EACH)
     if row + FIRSTS < rows:
         slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
