@@ -113,7 +113,7 @@ def look_ahead(h: int, row: int, rows: int) -> None:
     if row + FIRSTS < rows:
         slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
         if slot >= 0:
-            _call_for_record(h, get(h, TAIL, slot))
+            call_for_record(h, get(h, TAIL, slot))
             if get(h, N_WINDOWS) > SCOUTS_EACH:  # else scouts call for all of them
                 for k in range(get(h, N_BEGINNINGS)):
                     prefetch(row_of(h, get(h, FIRST_OF, slot, get(h, BEGINNING, k))))
@@ -123,7 +123,7 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         for c in range(cursors):
             first = get(h, FIRST_OF, slot, c) if slot >= 0 else -1
             put(h, SCOUTS, scouts + c, first)
-            _call_for_record(h, first)
+            call_for_record(h, first)
     if cursors and row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
         for ahead in range(LAST_STEP, FIRSTS, STEP):
             _scout(h, row + ahead, cursors)
@@ -139,7 +139,7 @@ def _call_for_row(h: int, slot: int) -> None:
 
 
 @jit
-def _call_for_record(h: int, record: int) -> None:
+def call_for_record(h: int, record: int) -> None:
     """Call for a record's row, which begins anywhere in a line."""
     at = row_of(h, record)
     prefetch(at)
@@ -161,4 +161,4 @@ def _scout(h: int, row: int, cursors: int) -> None:
         if r >= 0 and clock(h, r) <= now - get(h, WINDOW, c):
             r = after(h, r)
             put(h, SCOUTS, scouts + c, r)
-            _call_for_record(h, r)
+            call_for_record(h, r)
