@@ -129,13 +129,17 @@ class Pool:
         """What they know is of no use any more: they are killed, all of them before the first is waited for."""
         for connection in self._connections:
             connection.close()
-        for process in self._processes:
-            process.kill()
+        self._kill()
         for process in self._processes:
             process.join()
         for worker in self._workers:
             take_crash(worker.crash)
         self._connections, self._processes, self._workers = [], [], []
+
+    def _kill(self) -> None:
+        """Of processes that have ended nothing is left to kill."""
+        for process in self._processes:
+            process.kill()
 
     def run(self, batches: Iterable[Dealt], first: int = 0) -> Iterator[Rows]:
         """The outcome of each batch, in order; the batches are numbered from ``first`` on.
@@ -159,7 +163,10 @@ class Pool:
             self._deal()
             for done in self._received():
                 under_way[done.batch_id].note(done)
-            yield from self._moved_on(under_way)
+            for rows in self._moved_on(under_way):
+                if exhausted and not under_way:
+                    self._kill()  # now: the system takes their memory back while the caller writes the last outcome
+                yield rows
 
     def _moved_on(self, under_way: dict[int, _RunningBatch]) -> Iterator[Rows]:
         """Send batches that are done with a stage on to the next one; the outcomes of those that are done with all.

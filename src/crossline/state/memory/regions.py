@@ -4,6 +4,9 @@ A state of many records is read at random: with small pages, looking up where a 
 A page is huge only where a whole one fits at an address of its size, and one that is moved elsewhere is broken up. So
 a region begins at such an address and has reserved addresses to grow into; memory is allocated as it is written.
 
+What is smaller stands in Python's heap, at an address where a line of the processor's cache begins: a block of a hash
+table is such a line, and one that was called for, not half of two.
+
 A huge page is zeroed when it is first written, 0.1 ms where the host has memory for it, and 2 to 4 ms where a virtual
 machine has to ask for that, while a batch waits. So what a processor's caches can look up anyway is on small pages.
 """
@@ -18,6 +21,7 @@ import numpy as np
 from crossline.basics.values import U8
 
 MAPPED_FROM = 4 << 20  # bytes; what is smaller is an array of Python's heap
+LINE = 64  # bytes of a line of the processor's cache
 _PAGE = 2 << 20
 SMALL_PAGES = 32 << 20  # bytes
 _STEP = 16 * _PAGE
@@ -39,7 +43,8 @@ class Region:
     def __init__(self, size: int = 0, set_aside: int = SET_ASIDE, small_pages: int = SMALL_PAGES) -> None:
         self._map: mmap.mmap | None = None
         self._whole: U8 = np.zeros(0, np.uint8)
-        self.array: U8 = np.zeros(0, np.uint8)
+        self._heap: U8 = np.zeros(LINE, np.uint8)
+        self.array: U8 = self._heap[:0]
         self.dropped = 0
         self._set_aside, self._small_pages = set_aside, small_pages
         self.resize(size)
@@ -47,7 +52,7 @@ class Region:
     def resize(self, size: int) -> None:
         """Keep what fits in ``size`` bytes. The address may change."""
         if self._map is None and (size < MAPPED_FROM or _ADVICE is None):
-            self.array.resize(size, refcheck=False)
+            self._resize_heap(size)
             return
         if size > len(self._whole):
             self._move(size)
@@ -55,6 +60,17 @@ class Region:
             self._whole[size : -(-size // _PAGE) * _PAGE] = 0  # what is left of its last page
             self._give_back(-(-size // _PAGE) * _PAGE, len(self.array))
         self.array = self._whole[:size]
+
+    def _resize_heap(self, size: int) -> None:
+        heap, before, kept = self._heap, self.array, min(size, len(self.array))
+        start = before.ctypes.data - heap.ctypes.data if kept else 0
+        used = len(heap)
+        heap.resize(size + LINE, refcheck=False)  # in place where the system can move its pages
+        begins = -heap.ctypes.data % LINE
+        if begins != start:
+            heap[begins : begins + kept] = heap[start : start + kept].copy()
+        heap[begins + kept : used] = 0  # what it had there before
+        self.array = heap[begins : begins + size]
 
     def drop(self, size: int) -> None:
         """Nothing of the first ``size`` bytes is needed any more: give their whole pages back. They read as zero."""
@@ -75,6 +91,7 @@ class Region:
         whole = np.frombuffer(made, np.uint8)
         skipped = -whole.ctypes.data % _PAGE
         self._map, self._whole = made, whole[skipped:]
+        self._heap = np.zeros(0, np.uint8)
         if _ADVICE is not None and len(self._whole) > self._small_pages:
             made.madvise(_ADVICE, skipped + self._small_pages)
         for start in range(self.dropped, len(old), _STEP):

@@ -29,9 +29,10 @@ from crossline.state.memory.addresses import (
 from crossline.state.memory.fields import address, get, load, put, store
 from crossline.state.memory.hashing import xxh64
 from crossline.state.records.hash_tables import AHEAD, NO_SEED, block_of, erase, erase_value, value_hash
+from crossline.state.windows.prefetch import call_for_record
 from crossline.state.windows.rolling_window import drop_left
 
-PLACES_EACH = 4  # places to wait that are looked at ahead
+WINDOWS_EACH, PLACES_EACH = 4, 4  # windows, and places to wait, that are looked at ahead
 
 
 @jit
@@ -84,8 +85,10 @@ def _call_on(h: int, r: int) -> None:
     """Call for what dropping record ``r`` will touch beyond its slot, which was called for before."""
     nxt, slot = get(h, at.AFTER, r), get(h, at.SLOT, r)
     if nxt >= 0:
-        prefetch(row_of(h, nxt))
+        call_for_record(h, nxt)
     if slot >= 0:
+        for c in range(min(get(h, at.N_WINDOWS), WINDOWS_EACH)):
+            call_for_record(h, get(h, at.FIRST_OF, slot, c))
         for k in range(min(get(h, at.MATCH_STATES), PLACES_EACH)):
             prefetch(match_step_row(h, get(h, at.WAITING, slot, k)))
 

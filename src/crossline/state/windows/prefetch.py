@@ -33,6 +33,7 @@ from crossline.state.memory.layout import (
     N_BEGINNINGS,
     N_WINDOWS,
     NUMBERED,
+    RECORD_BYTES,
     SCOUTS,
     SLOT_BYTES,
     TAIL,
@@ -105,11 +106,14 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         slot = _known_slot(h, row + AHEAD)
         if slot >= 0:
             _call_for_row(h, slot)
+        else:  # a new key is looked for once more, as a row before may have it too, and then entered
+            hash_ = np.uint64(get(h, KEY_HASH, get(h, KEY_INDEX, row + AHEAD)))
+            prefetch(address(h, KEY_TABLE) + block_of(h, KEY_TABLE, hash_))
     cursors = min(get(h, N_WINDOWS), SCOUTS_EACH)
     if row + FIRSTS < rows:
         slot, scouts = _known_slot(h, row + FIRSTS), _scouts(row + FIRSTS)
         if slot >= 0:
-            prefetch(row_of(h, get(h, TAIL, slot)))
+            call_for_record(h, get(h, TAIL, slot))
             if get(h, N_WINDOWS) > SCOUTS_EACH:  # else scouts call for all of them
                 for k in range(get(h, N_BEGINNINGS)):
                     prefetch(row_of(h, get(h, FIRST_OF, slot, get(h, BEGINNING, k))))
@@ -119,7 +123,7 @@ def look_ahead(h: int, row: int, rows: int) -> None:
         for c in range(cursors):
             first = get(h, FIRST_OF, slot, c) if slot >= 0 else -1
             put(h, SCOUTS, scouts + c, first)
-            prefetch(row_of(h, first))
+            call_for_record(h, first)
     if cursors and row + FIRSTS < rows:  # scouts of the rows before it are set, or none at the start of a batch
         for ahead in range(LAST_STEP, FIRSTS, STEP):
             _scout(h, row + ahead, cursors)
@@ -128,9 +132,18 @@ def look_ahead(h: int, row: int, rows: int) -> None:
 @jit
 def _call_for_row(h: int, slot: int) -> None:
     """Call for a slot's row."""
-    at = slot_row(h, slot)
-    for line in range(0, get(h, SLOT_BYTES), CACHE_LINE):
+    at, size = slot_row(h, slot), get(h, SLOT_BYTES)
+    for line in range(0, size, CACHE_LINE):
         prefetch(at + line)
+    prefetch(at + size - 1)  # a row begins anywhere in a line
+
+
+@jit
+def call_for_record(h: int, record: int) -> None:
+    """Call for a record's row, which begins anywhere in a line."""
+    at = row_of(h, record)
+    prefetch(at)
+    prefetch(at + get(h, RECORD_BYTES) - 1)
 
 
 @jit
@@ -148,4 +161,4 @@ def _scout(h: int, row: int, cursors: int) -> None:
         if r >= 0 and clock(h, r) <= now - get(h, WINDOW, c):
             r = after(h, r)
             put(h, SCOUTS, scouts + c, r)
-            prefetch(row_of(h, r))
+            call_for_record(h, r)

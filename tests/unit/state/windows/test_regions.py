@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from crossline.state.memory.regions import MAPPED_FROM, SMALL_PAGES, Region
+from crossline.state.memory.regions import LINE, MAPPED_FROM, SMALL_PAGES, Region
 
 
 def test_bytes_stay_and_new_ones_are_zero() -> None:
@@ -56,3 +58,24 @@ def test_huge_pages_are_asked_for_beyond_the_first_megabytes_only(small: int) ->
         if int(start, 16) <= at < int(end, 16)
     ]
     assert asked == [not small, not small, True, True]
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=12))
+def test_a_small_region_begins_with_a_line_keeps_its_bytes_and_adds_zeros(sizes: list[int]) -> None:
+    region, twin = Region(0), bytearray()
+    for turn, size in enumerate(sizes, 1):
+        region.resize(size)
+        twin = twin[:size] + bytes(max(0, size - len(twin)))
+        assert not size or region.array.ctypes.data % LINE == 0
+        assert region.array.tobytes() == twin
+        region.array[:] = turn
+        twin = bytearray([turn]) * size
+
+
+def test_a_region_that_becomes_large_lets_go_of_the_heap() -> None:
+    region = Region(1000)
+    region.array[:] = 7
+    region.resize(MAPPED_FROM)
+    assert (region.array[:1000] == 7).all()
+    assert not region.array[1000:].any()
+    assert not len(region._heap)
