@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,26 @@ I32 = npt.NDArray[np.int32]
 F64 = npt.NDArray[np.float64]
 U8 = npt.NDArray[np.uint8]
 
+T = TypeVar("T")
+
+
+class TextPlaces(NamedTuple):
+    """Texts where they stand in ``data``: int64[n], each its start times 2^32 and its size; negative: there is none."""
+
+    data: U8
+    places: I64
+
 
 @dataclass(frozen=True, slots=True)
 class Columns(Mapping[str, pa.Array]):
-    """Columns by name, each made by ``make(its number)`` when it is asked for, and kept."""
+    """Columns by name, each made by ``make(its number)`` when it is asked for, and kept.
+
+    ``places(its number)``: where the texts of a column stand before it is made, None where they do not.
+    """
 
     names: tuple[str, ...]
     make: Callable[[int], pa.Array]
+    places: Callable[[int], TextPlaces | None] = lambda _: None
     made: dict[str, pa.Array] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> pa.Array:
@@ -69,14 +83,14 @@ class Records:
     spans: tuple[I64, I64] | None = None
     missed: U8 | None = None
     running_ms: I64 | None = None
-    _encoded: dict[str, pa.DictionaryArray] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _made: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.event_ms)
 
-    def encoded(self, name: str) -> pa.DictionaryArray:
-        """A field as a dictionary; made once, since the keys of several state stores have the field."""
-        found = self._encoded.get(name)
-        if found is None:
-            found = self._encoded[name] = self.fields[name].dictionary_encode()
-        return found
+    def once(self, what: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` makes of the records, made once: several state stores have the same keys, or fields of them."""
+        if what not in self._made:
+            self._made[what] = make()
+        made: T = self._made[what]
+        return made

@@ -15,9 +15,10 @@ from crossline.basics.wire import WirePart
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.evaluate.changes import read_cause
 from crossline.evaluate.feature_rows import FeatureRows
-from crossline.ingest.route.keys import bytes_of, key_column
+from crossline.ingest.route.keys import key_column
 from crossline.ingest.route.partitioner import Part
 from crossline.ingest.route.plan_inputs import CAUSE, GONE
+from crossline.ingest.route.texts import bytes_of
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.spaces import CrossKeyInput, count_of, up_of
 from crossline.plan.stream_join import arrow_type, came_log, row_ids

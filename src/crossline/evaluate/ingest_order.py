@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from crossline.basics.values import I64, U8
 from crossline.basics.wire import Arrays, WirePart
-from crossline.ingest.route.keys import bytes_of
+from crossline.ingest.route.texts import bytes_of
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.stream_join import arrival_log
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crossline.basics.values import I32, I64, U8
+from crossline.basics.values import I32, I64, U8, TextPlaces
 from crossline.ingest.decode.clock import (
     NOT_A_TIME,
     TIME_MS_END,
@@ -19,7 +19,7 @@ from crossline.ingest.decode.clock import (
     rfc3339_ms,
     whole_column_ms,
 )
-from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, part, put_eight_bytes
+from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, fetch, kernel, part, put_eight_bytes
 from crossline.ingest.decode.json_scan import BACKSLASH, LOWER_U, hex_quad
 from crossline.ingest.decode.layout import Column, RecordLayout, Role
 from crossline.ingest.decode.record import (
@@ -40,6 +40,8 @@ from crossline.ingest.decode.record import (
 # A text that stands in ``extra`` and not in the buffer.
 EXTRA = 5
 SIZE_MASK = (1 << 32) - 1
+NO_TEXT = -(1 << 63)  # in the place of where a text starts and its size
+AHEAD = 24  # rows, after which a text that is fetched is there
 
 
 @dataclass(slots=True)
@@ -175,6 +177,20 @@ def _bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+def text_places(cells: Cells, number: int, rows: I64) -> TextPlaces | None:
+    """Where the texts of column ``number`` of the rows stand; None where some are not as they stand, or it has none."""
+    if cells.layout.columns[number].kind != STRING:
+        return None
+    everything = len(rows) == len(cells.status)
+    flags = cells.flags[number] if everything else cells.flags[number].take(rows)
+    values = cells.values[number] if everything else cells.values[number].take(rows)
+    if flags.max(initial=VALUE) > VALUE:
+        return None
+    return TextPlaces(
+        cells.buf, values if flags.min(initial=VALUE) == VALUE else np.where(flags == VALUE, values, NO_TEXT)
+    )
+
+
 def text_column(cells: Cells, number: int, rows: I64) -> pa.Array:
     """The texts of column ``number`` of the rows as a string array; what is absent or null is null."""
     values, flags = cells.values[number], cells.flags[number]
@@ -208,6 +224,8 @@ def copy_texts(buf: U8, extra: U8, values: I64, flags: U8, rows: I64, offsets: I
     for k in range(len(rows)):
         offsets[k] = at
         row = rows[k]
+        if k + AHEAD < len(rows):
+            fetch(buf, values[rows[k + AHEAD]] >> 32)
         flag = flags[row]
         if flag < VALUE:
             continue

@@ -56,9 +56,40 @@ def lowest_bit(typingctx: Any, bits: Any) -> Any:  # noqa: ARG001
     return types.int64(types.uint64), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def folded(typingctx: Any, a: Any, b: Any) -> Any:  # noqa: ARG001
+    """The halves of the product of two uint64, which has 128 bits, as one number."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ARG001
+        word, wide = ir.IntType(64), ir.IntType(128)
+        product = builder.mul(*(builder.zext(each, wide) for each in args))
+        upper = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
+        return builder.xor(builder.trunc(product, word), upper)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch(typingctx: Any, array: Any, place: Any) -> Any:  # noqa: ARG001
+    """Fetch ``array[place]``, which is asked for soon, into the cache; any place is valid."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = create_struct_proxy(signature.args[0])(context, builder, value=args[0]).data
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", (byte,), ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        )
+        builder.call(function, [builder.bitcast(builder.gep(data, [args[1]]), byte), word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
 INTRINSICS = {
     "byte_at": byte_at,
     "eight_bytes": eight_bytes,
     "put_eight_bytes": put_eight_bytes,
     "lowest_bit": lowest_bit,
+    "fetch": fetch,
+    "folded": folded,
 }

@@ -15,6 +15,8 @@ _PACKAGES = ("crossline.ingest.decode", "crossline.ingest.avro")  # kernels of t
 # Counting references to arrays, an atomic step each, would take half the time of a scan; so it is switched off.
 _OPTIONS = {"error_model": "numpy", "_nrt": False}
 WORD_BYTES = 8  # keys and texts are compared and copied by so many
+WORD_BITS = 64
+WORD_MASK = (1 << WORD_BITS) - 1
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -78,6 +80,15 @@ def _put_eight_bytes(array: Any, place: int, word: Any) -> None:
     array[place : place + WORD_BYTES] = np.frombuffer(int(word).to_bytes(WORD_BYTES, "little"), np.uint8)
 
 
+def _fetch(array: Any, place: Any) -> None:
+    """Nothing is sooner there in Python."""
+
+
+def _folded(a: Any, b: Any) -> Any:
+    product = int(a) * int(b)
+    return np.uint64((product ^ product >> WORD_BITS) & WORD_MASK)
+
+
 def _lowest_bit(bits: Any) -> Any:
     return np.int64((int(bits) & -int(bits)).bit_length() - 1)
 
@@ -90,3 +101,7 @@ eight_bytes = _intrinsic(_eight_bytes)
 put_eight_bytes = _intrinsic(_put_eight_bytes)
 # The number of the lowest bit that is set; one is.
 lowest_bit = _intrinsic(_lowest_bit)
+# The halves of the product of two uint64, which has 128 bits, as one number.
+folded = _intrinsic(_folded)
+# Fetch ``array[place]``, which is asked for soon, into the cache; any place is valid.
+fetch = _intrinsic(_fetch)

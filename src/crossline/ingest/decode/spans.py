@@ -13,7 +13,7 @@ from crossline.basics.deadletter import DeadLetter
 from crossline.basics.errors import UsageError
 from crossline.basics.values import I64, U8, Columns, Records
 from crossline.ingest.decode.arrival import Arrival
-from crossline.ingest.decode.cells import Cells, column_array
+from crossline.ingest.decode.cells import Cells, column_array, text_places
 from crossline.ingest.decode.jit import WORD_BYTES, eight_bytes, kernel, lowest_bit, part
 from crossline.ingest.decode.json_numbers import HIGHS, ONES
 from crossline.ingest.decode.layout import RecordLayout
@@ -191,7 +191,9 @@ def records_of(cells: Cells, partition: str, offsets: I64, ingest_ms: I64 | None
     layout = cells.layout
     rows = np.flatnonzero(cells.status == GOOD)
     names = tuple(column.name for column in layout.columns)
-    fields = Columns(names, lambda number: column_array(cells, number, rows))
+    fields = Columns(
+        names, lambda number: column_array(cells, number, rows), lambda number: text_places(cells, number, rows)
+    )
     ingest = ingest_ms if cells.ingest_ms is None else cells.ingest_ms
     every = len(rows) == len(cells.status)
 

@@ -14,12 +14,13 @@ import pyarrow.compute as pc
 from crossline.basics.streams.schema import FieldSpec, StreamSpec
 from crossline.basics.values import Records
 from crossline.basics.wire import Arrays
+from crossline.ingest.route.texts import encoded
 
 Facts = list[tuple[Any, npt.NDArray[np.bool_]]]
 
 
 def facts_of(names: Sequence[str], records: Records) -> Facts:
-    """Of each field its values, as numbers or as an Arrow dictionary array of texts, and where there are any."""
+    """Of each field its values, as numbers or as texts by their distinct values, and where there are any."""
     found: Facts = []
     for name in names:
         column = records.fields[name]
@@ -29,7 +30,7 @@ def facts_of(names: Sequence[str], records: Records) -> Facts:
             column = pa.array(texts, pa.string())
         valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
         if pa.types.is_string(column.type):
-            found.append((pc.fill_null(column, "").dictionary_encode(), valid))
+            found.append((encoded(pc.fill_null(column, "")), valid))
         else:
             kind = pa.float64() if pa.types.is_floating(column.type) else pa.int64()
             found.append((pc.fill_null(column.cast(kind), 0).to_numpy(zero_copy_only=False), valid))

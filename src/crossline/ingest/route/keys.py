@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +20,15 @@ import xxhash
 from crossline.basics.fields import KeyValue
 from crossline.basics.streams.schema import StreamSpec
 from crossline.basics.values import I32, I64, U8, Records
-from crossline.ingest.decode.pairs import beside_texts_max, number_pairs, write_pairs
+from crossline.ingest.decode.keys.pairs import beside_texts_max, number_pairs, write_pairs
+from crossline.ingest.route.texts import Encoded, bytes_of, encoded, encoded_field, read_only
 from crossline.state.memory.hashing import xxh64_many
 
 U64 = npt.NDArray[np.uint64]
 _NUMBER_MAX = 2**62
 _BYTES_MAX = 2**31 - 1
+_ROOM_BYTES = 8 * 2**20
 _ODD = np.uint64(secrets.randbits(64) | 1)
-Array = TypeVar("Array", bound=npt.NDArray[Any])
 FEW = 32  # rows
 
 
@@ -49,17 +49,23 @@ def key_column(spec: StreamSpec, fields: tuple[str, ...], records: Records) -> K
     if not fields:
         rows = np.zeros(len(records), dtype=np.int32)
         return _hashed(rows, pa.array([b"[]"], pa.binary()))
-    columns, plain = [records.fields[name] for name in fields], _is_plain(spec, fields)
-    if _are_few(columns):
-        return _keys_of_few(columns, plain=plain)
-    return _keys_of_encoded([records.encoded(name) for name in fields], plain=plain)
+    plain = _is_plain(spec, fields)
+    return records.once(("key", fields, plain), lambda: _key_column(fields, records, plain=plain))
+
+
+def _key_column(fields: tuple[str, ...], records: Records, *, plain: bool) -> KeyColumn:
+    if len(records) <= FEW:
+        columns = [records.fields[name] for name in fields]
+        if _are_few(columns):
+            return _keys_of_few(columns, plain=plain)
+    return _keys_of_encoded([encoded_field(records, name) for name in fields], plain=plain)
 
 
 def keys_of(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
     """Distinct keys of rows that have these columns. ``plain``: the one column is of texts, which are the keys."""
     if _are_few(columns):
         return _keys_of_few(columns, plain=plain)
-    return _keys_of_encoded([column.dictionary_encode() for column in columns], plain=plain)
+    return _keys_of_encoded([encoded(column) for column in columns], plain=plain)
 
 
 def _are_few(columns: Sequence[pa.Array]) -> bool:
@@ -68,20 +74,21 @@ def _are_few(columns: Sequence[pa.Array]) -> bool:
     )
 
 
-def _keys_of_encoded(encoded: Sequence[pa.DictionaryArray], *, plain: bool) -> KeyColumn:
-    codes = [_codes(each) for each in encoded]
-    if len(encoded) == 1:
-        values = encoded[0].dictionary
+def _keys_of_encoded(columns: Sequence[Encoded], *, plain: bool) -> KeyColumn:
+    codes = [each.codes for each in columns]
+    if len(columns) == 1:
+        values = columns[0].values
         text = values if plain else _measured(values)
         return _hashed(codes[0], _as_binary(text))
-    if len(encoded) == 2:
-        return _pairs(codes, encoded)
+    if len(columns) == 2:
+        return _pairs(*columns)
     missing = np.logical_or.reduce([code < 0 for code in codes])
-    pairs = pa.array(_combined([code.astype(np.int64) for code in codes], encoded), mask=missing).dictionary_encode()
+    sizes = [len(each.values) for each in columns]
+    pairs = pa.array(_combined([code.astype(np.int64) for code in codes], sizes), mask=missing).dictionary_encode()
     rows = pairs.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     some_row = np.empty(len(pairs.dictionary), np.int64)  # of each key: they are all alike
     some_row[rows[~missing]] = np.flatnonzero(~missing)
-    parts = [_measured(e.dictionary).take(pa.array(code[some_row])) for code, e in zip(codes, encoded, strict=True)]
+    parts = [_measured(each.values).take(pa.array(each.codes[some_row])) for each in columns]
     return _hashed(rows, _as_binary(pc.binary_join_element_wise(*parts, ",")))
 
 
@@ -92,24 +99,20 @@ def _as_binary(text: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(text), text.buffers(), text.null_count, text.offset)
 
 
-def _codes(encoded: pa.DictionaryArray) -> I32:
-    """The codes of rows, -1 where there is none."""
-    indices = encoded.indices
-    codes = (indices.fill_null(-1) if indices.null_count else indices).to_numpy(zero_copy_only=False)
-    return _read_only(np.ascontiguousarray(codes, np.int32))
-
-
-def _pairs(codes: Sequence[I32], encoded: Sequence[pa.DictionaryArray]) -> KeyColumn:
+def _pairs(one: Encoded, other: Encoded) -> KeyColumn:
     """Keys of two fields, by kernels: nearly each record may have one of its own."""
-    first, second = codes
+    first, second = read_only(one.codes), read_only(other.codes)
     bits = (2 * len(first) + 1).bit_length()
     rows, some_row = np.empty(len(first), np.int32), np.empty(len(first), np.int64)
     count = number_pairs(first, second, _ODD, bits, np.zeros(1 << bits, np.int32), rows, some_row)
     some_row = some_row[:count]
-    (data, bounds), (others, other_bounds) = map(_texts_of, encoded)
+    (data, bounds), (others, other_bounds) = _texts_of(one), _texts_of(other)
     sizes, other_sizes = np.diff(bounds), np.diff(other_bounds)
-    room = int(sizes[first[some_row]].sum() + other_sizes[second[some_row]].sum())
-    room += count * beside_texts_max(int(sizes.max(initial=0)), int(other_sizes.max(initial=0)))
+    longest, other_longest = int(sizes.max(initial=0)), int(other_sizes.max(initial=0))
+    room = count * (longest + other_longest)  # where texts are short; adding them up takes longer
+    if room > _ROOM_BYTES:
+        room = int(sizes[first[some_row]].sum() + other_sizes[second[some_row]].sum())
+    room += count * beside_texts_max(longest, other_longest)
     if room > _BYTES_MAX:
         raise OverflowError(f"keys of {room} bytes in one chunk: expected less than 2 GiB; read smaller chunks")
     out, offsets = np.empty(room, np.uint8), np.empty(count + 1, np.int32)
@@ -118,22 +121,16 @@ def _pairs(codes: Sequence[I32], encoded: Sequence[pa.DictionaryArray]) -> KeyCo
     return _hashed(rows, pa.Array.from_buffers(pa.binary(), count, buffers))
 
 
-def _texts_of(encoded: pa.DictionaryArray) -> tuple[U8, I64]:
+def _texts_of(column: Encoded) -> tuple[U8, I64]:
     """The values of a field as texts: bytes and offsets."""
-    data, bounds = bytes_of(encoded.dictionary.cast(pa.string()))
-    return _read_only(data), _read_only(bounds)
+    data, bounds = bytes_of(column.values.cast(pa.string()))
+    return read_only(data), read_only(bounds)
 
 
 def warm_pairs() -> None:
     """Load or compile the kernels for keys of two fields."""
-    column = pa.array(["a"]).dictionary_encode()
+    column = encoded(pa.array(["a"]))
     _keys_of_encoded([column, column], plain=False)
-
-
-def _read_only(array: Array) -> Array:
-    """So that kernels are compiled for one kind of it alone."""
-    array.flags.writeable = False
-    return array
 
 
 def _keys_of_few(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
@@ -151,15 +148,16 @@ def _keys_of_few(columns: Sequence[pa.Array], *, plain: bool) -> KeyColumn:
     return KeyColumn(np.array(rows, np.int32), pa.array(list(numbers), pa.binary()), hashes)
 
 
-def _combined(codes: Sequence[I64], encoded: Sequence[pa.DictionaryArray]) -> I64:
+def _combined(codes: Sequence[I64], sizes: Sequence[int]) -> I64:
     """One number for the codes of each row, the same for the same codes; anything where a code is missing (-1).
 
+    ``sizes``: the values of each field.
     Numbers are those of a mixed base. Where the next field would leave 64 bits, what there is so far is numbered anew:
     by rows, which are fewer than 2^31, as are the values of a field.
     """
-    combined, bound = codes[0], len(encoded[0].dictionary)
-    for code, e in zip(codes[1:], encoded[1:], strict=True):
-        size = max(len(e.dictionary), 1)
+    combined, bound = codes[0], sizes[0]
+    for code, each in zip(codes[1:], sizes[1:], strict=True):
+        size = max(each, 1)
         if bound * size > _NUMBER_MAX:
             anew = pa.array(combined).dictionary_encode()
             combined = anew.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -227,13 +225,3 @@ _READ: dict[str, Callable[[str], KeyValue]] = {
     "number": float,
     "boolean": lambda text: text == "true",
 }
-
-
-def bytes_of(array: pa.Array) -> tuple[U8, I64]:
-    """The bytes of a string or binary array without nulls, and int64 offsets starting at 0."""
-    if len(array) == 0:
-        return np.empty(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
-    buffers = array.buffers()
-    offsets = np.frombuffer(buffers[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    data = np.frombuffer(buffers[2], dtype=np.uint8) if buffers[2] is not None else np.empty(0, dtype=np.uint8)
-    return data[offsets[0] : offsets[-1]], offsets - offsets[0]

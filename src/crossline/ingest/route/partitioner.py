@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 
 from crossline.basics.conditions.lists import Lists
 from crossline.basics.conditions.mask_program import Turns
-from crossline.basics.values import I32, I64, U8, Records
+from crossline.basics.values import I64, U8, Records
 from crossline.basics.wire import Arrays
 from crossline.ingest.route.clocks import clock_times
 from crossline.ingest.route.facts import facts_of, valid_name
 from crossline.ingest.route.key_rows import Rows, rows_of
-from crossline.ingest.route.keys import KeyColumn, bytes_of
+from crossline.ingest.route.shares import arrays_by_shard, pieces, shared_out
+from crossline.ingest.route.texts import encoded
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.state_stores import RETIRED, FilterSpec, StateStore
 from crossline.programs.kinds import ColumnKind
 
 BoolMask = npt.NDArray[np.bool_]
-FEW_SHARDS = 8  # each takes 1 ns a row; to sort them takes 10
-Column = Any  # n numbers, or n texts as an Arrow dictionary array
+Column = Any  # n numbers, or n texts by their distinct values
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,43 +193,31 @@ def _store_parts(
     given = {valid_name(number): valid for number, (_, valid) in enumerate(facts, len(state_store.columns))}
     stateless = _stateless_bits(plan, holds.masks, len(records)) if accounting_store else None
     later = _bit_turns((rule.condition for rule in plan.stateless), holds.turns)
-    shard_of_key = (keys.hashes % np.uint64(shards)).astype(np.int32)
-    rows = np.flatnonzero(wanted)
-    shard_of_row = shard_of_key[keys.rows[rows]]
-    order = _by_shard(shard_of_row, shards)
-    rows = rows[order]
-    ends = np.cumsum(np.bincount(shard_of_row, minlength=shards))
+    shares = shared_out(entering, wanted, shards)
+    valid = {name: shares.taken(each) for name, each in given.items()}
+    missed = shares.taken(records.missed) if accounting_store and plan.tables and records.missed is not None else None
+    hold = None if stateless is None else shares.taken(stateless)
     parts = []
-    for shard in range(shards):
-        mine = rows[(ends[shard - 1] if shard else 0) : ends[shard]]
+    by_shard = arrays_by_shard(shares, entering, records, times, columns)
+    for shard, place in enumerate(pieces(shares.ends)):
+        arrays, mine, of = by_shard[shard], shares.rows[place], shares.of[place]
         if not len(mine) and not accounting_store:
             continue
-        of = entering.of(mine)
-        arrays = _slice(keys, shard_of_key == shard, mine, of, records, times, entering.bits, columns)
-        arrays |= {name: valid[of] for name, valid in given.items()}
+        arrays |= {name: each[place] for name, each in valid.items()}
         arrays |= turns.within("bits", mine)
-        if accounting_store and plan.tables and records.missed is not None:
-            arrays["missed"] = records.missed[of]
-        if stateless is not None:
-            arrays["stateless"] = stateless[of]
+        if missed is not None:
+            arrays["missed"] = missed[place]
+        if hold is not None:
+            arrays["stateless"] = hold[place]
             arrays |= later.within("stateless", of)
             if plan.stateless:
-                shown = stateless[of].any(axis=1) | np.isin(of, later.rows)
+                shown = hold[place].any(axis=1) | np.isin(of, later.rows)
                 arrays["figure_bytes"], arrays["figure_offsets"] = _figures(plan, records, shown, of)
         mine_meta = {**meta, "state_store": state_store.name}
         if "pieces" in meta:
             mine_meta["pieces"] = _pieces_of(meta["pieces"], of, every=accounting_store)
         parts.append(Part(shard, mine_meta, arrays))
     return parts
-
-
-def _by_shard(shard_of_row: I32, shards: int) -> I64 | slice:
-    """The order of rows by shard; those of a shard stay in theirs. Where shards are few, each is looked for."""
-    if shards == 1:
-        return slice(None)
-    if shards <= FEW_SHARDS:
-        return np.concatenate([np.flatnonzero(shard_of_row == shard) for shard in range(shards)])
-    return np.argsort(shard_of_row, kind="stable")
 
 
 def _any_bit(bits: U8) -> BoolMask:
@@ -248,51 +236,6 @@ def _pieces_of(pieces: Sequence[dict[str, Any]], of: I64, *, every: bool) -> lis
             found.append({**piece, "end": end})
         start = end
     return found
-
-
-def _slice(
-    keys: KeyColumn,
-    my_keys: BoolMask,
-    mine: I64,
-    of: I64,
-    records: Records,
-    times: Mapping[str, I64],
-    bits: U8,
-    columns: list[Column],
-) -> Arrays:
-    """The rows ``mine``, which are of the records ``of``."""
-    local = np.cumsum(my_keys, dtype=np.int32) - np.int32(1)
-    key_bytes, key_offsets = bytes_of(keys.values if my_keys.all() else keys.values.take(np.flatnonzero(my_keys)))
-    every = len(of) == len(records) and bool((of == np.arange(len(of))).all())
-    id_bytes, id_offsets = bytes_of(records.ids if every else records.ids.take(pa.array(of)))
-    arrays: Arrays = {
-        "event_ms": records.event_ms[of],
-        **{name: values[of] for name, values in times.items()},
-        "offsets": records.offsets[of],
-        "key_index": local[keys.rows[mine]],
-        "key_bytes": key_bytes,
-        "key_offsets": key_offsets,
-        "key_hash": keys.hashes[my_keys],
-        "id_bytes": id_bytes,
-        "id_offsets": id_offsets,
-        "bits": bits.take(mine, axis=0),
-    }
-    for number, column in enumerate(columns):
-        if isinstance(column, pa.DictionaryArray):
-            arrays |= _texts(number, column, of)
-        else:
-            arrays[f"value{number}"] = column[of]
-    return arrays
-
-
-def _texts(number: int, column: pa.DictionaryArray, mine: I64) -> Arrays:
-    """Column ``number`` of the rows as numbers of texts, and those of the texts that they use."""
-    codes = np.asarray(column.indices)[mine]
-    used = np.zeros(len(column.dictionary), np.bool_)
-    used[codes] = True
-    text_bytes, text_offsets = bytes_of(column.dictionary.filter(pa.array(used)))
-    local = np.cumsum(used, dtype=np.int32) - np.int32(1)
-    return {f"value{number}": local[codes], f"text{number}_bytes": text_bytes, f"text{number}_offsets": text_offsets}
 
 
 def _entry_bits(state_store: StateStore, records: Records, masks: dict[str, BoolMask]) -> U8:
@@ -371,7 +314,7 @@ def _column(array: pa.Array, kind: ColumnKind) -> Column:
     if kind == "float":
         return _numpy(array.cast(pa.float64()), 0.0)
     if pa.types.is_string(array.type):
-        return pc.fill_null(array, "").dictionary_encode()
+        return encoded(pc.fill_null(array, ""))
     if pa.types.is_floating(array.type):
         zeroed: I64 = (_numpy(array, 0.0) + 0.0).view(np.int64)  # -0.0 becomes 0.0
         return zeroed

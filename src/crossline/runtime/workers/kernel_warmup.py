@@ -23,6 +23,7 @@ from crossline.evaluate.state_log import apply_delta, encode_delta
 from crossline.ingest.decode import decode_csv, decode_lines, decode_table, decode_values, make_layout
 from crossline.ingest.decode.clock import UNIT_CODES, real_to_ms, rfc3339_ms, whole_to_ms
 from crossline.ingest.route.partitioner import Chunk, route
+from crossline.ingest.route.texts import warm as warm_texts
 from crossline.plan.compile import StreamPlan, compile_stream
 from crossline.rules.base import Defaults
 from crossline.rules.rule_reader import load_rules_text
@@ -145,6 +146,7 @@ def warm(
 
 def _judge_some() -> None:
     _read_times()
+    warm_texts()
     spec = load_streams(_STREAM, "warm")["s"]
     rules = RuleSet.from_rules(item.rule for item in load_rules_text(_RULE, "warm"))
     plan = compile_stream(rules, "s", spec, Defaults())

@@ -19,7 +19,7 @@ STATE = (*source_digest._SHARED, *source_digest._DECLARED, "crossline.state.pane
 STATE += ("crossline.state.retraction",)
 # Of other packages: types alone, which no code is made of.
 TYPES = {"DeadLetter", "UsageError", "FieldSpec", "StreamSpec", "TimeField", "F64", "I32", "I64", "U8", "Columns"}
-TYPES |= {"Records", "Tokeniser"}
+TYPES |= {"Records", "TextPlaces", "Tokeniser"}
 
 
 # What declares parts of kernels, as it is imported.

@@ -66,13 +66,17 @@ def write_pairs(
 def write_measured(data: U8, start: int, end: int, out: U8, at: int) -> int:
     """Write ``SIZE:TEXT`` of the text in [start, end) at ``at``; the place behind it."""
     size = end - start
-    power: Any = 1
-    while size >= power * 10:
-        power *= 10
-    while power > 0:
-        out[at] = ZERO + size // power % 10
+    if size < 10:  # most
+        out[at] = ZERO + size
         at += 1
-        power //= 10
+    else:
+        power: Any = 10
+        while size >= power * 10:
+            power *= 10
+        while power > 0:
+            out[at] = ZERO + size // power % 10
+            at += 1
+            power //= 10
     out[at] = COLON
     at += 1
     copy_text(data, start, size, out, at)

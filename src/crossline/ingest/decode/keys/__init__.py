@@ -1,0 +1,1 @@
+"""Kernels for keys: texts to numbers, pairs of them, and their rows by shard."""
