@@ -14,7 +14,8 @@ from crossline.basics.texts.yamltext import load_yaml
 from crossline.plan.compose import compile_all
 from crossline.rules.base import Defaults
 from crossline.rules.figure_tables import PlacedFigure, feature_query, load_figures_document
-from crossline.runtime.stages.feature_table import FEATURE_ROWS, FeatureBatch
+from crossline.runtime.stages.feature_table import FeatureBatch
+from crossline.runtime.stages.rows import FEATURE_ROWS
 from drawing import one_of_these
 
 from .fastpath import FastPath, plans_of, stream_spec

@@ -28,7 +28,7 @@ def _quantile(value: Any) -> Any:
 class QuantileFields(BaseModel):
     """Of which field which quantile."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     field: str = Field(description="The field whose quantile it is.")
     q: Annotated[float, BeforeValidator(_part)] = Field(description="Which: 0.5 is the median.")

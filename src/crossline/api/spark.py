@@ -16,7 +16,8 @@ from crossline.runtime.snapshot.snapshot import PlanSnapshot, StaticSnapshot
 from crossline.runtime.sources.frame_check import check_frame
 from crossline.runtime.sources.intake import TableIntake
 from crossline.runtime.spark.flow import in_stages
-from crossline.runtime.stages.feature_table import FEATURE_ROWS, FeatureBatch, FigureTypes
+from crossline.runtime.stages.feature_table import FeatureBatch, FigureTypes
+from crossline.runtime.stages.rows import FEATURE_ROWS
 from crossline.runtime.stages.stages import stages_of
 from crossline.runtime.state_log.cache import ShardCache
 from crossline.runtime.workers.state_servers import StateServerJudge

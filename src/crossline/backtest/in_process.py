@@ -135,7 +135,7 @@ def _whole(run: _Run, output: Path, decisions: Path | None) -> BacktestResult:
         writer = AlertWriter(*drafts)
         writer.open()
         try:
-            source = StaticSnapshot(run.snapshot.to_json())
+            source = HeldSnapshot(run.snapshot)  # compiled here; what is forked has it
             totals = _judged(run, source, MemoryJudge(source), writer, Totals())
         finally:
             writer.close()

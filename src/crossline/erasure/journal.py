@@ -18,7 +18,7 @@ import orjson
 
 from crossline.basics.errors import StateError
 from crossline.erasure.subject import Key, Subject
-from crossline.io.sinks.once_file import sync_path
+from crossline.io.files.sync import sync_path
 
 FOLDER = "erasures"
 BEGINNING = "0" * 64

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crossline.basics.models.model import BoolRows
+from crossline.basics.models.missed import BoolRows
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import JudgedRows
 from crossline.state.batch import Hits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,14 @@ import numpy.typing as npt
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.hits import Hit, JudgedRows
 from crossline.evaluate.failures import Unjudged, unjudged
-from crossline.evaluate.feature_rows import FeatureRows
-from crossline.evaluate.suppression.change_columns import SuppressionChanges
-from crossline.evaluate.suppression.last_alerts import LastAlertChanges
-from crossline.evaluate.suppression.rows import SuppressedRows
 from crossline.plan.costs import Meter
 from crossline.state.batch import Delta, Failure, Hits
+
+if TYPE_CHECKING:
+    from crossline.evaluate.feature_rows import FeatureRows
+    from crossline.evaluate.suppression.change_columns import SuppressionChanges
+    from crossline.evaluate.suppression.last_alerts import LastAlertChanges
+    from crossline.evaluate.suppression.rows import SuppressedRows
 
 BoolMask = npt.NDArray[np.bool_]
 
@@ -114,6 +117,13 @@ class ShardOutput:
             self.failed[failure] = self.failed.get(failure, 0) + count
         if hits.failed:
             self.unjudged += unjudged(judged, hits, missed)
+
+    def pop_hold_hits(self) -> list[Hit]:
+        """The hits of holds, removed from ``hits``: they are no alerts."""
+        held = [hit for hit in self.hits if hit.version.rule.is_hold]
+        if held:
+            self.hits = [hit for hit in self.hits if not hit.version.rule.is_hold]
+        return held
 
     def add_suppressed(
         self, suppressed: SuppressedRows | None, changes: Iterable[SuppressionChanges], crossed: LastAlertChanges | None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crossline.basics.models.model import missed_scores
+from crossline.basics.models.missed import missed_scores
 from crossline.basics.values import I64
 from crossline.basics.wire import Arrays, WirePart
 from crossline.evaluate.alerts.absence_hits import due_hits, origins_of
@@ -22,8 +23,6 @@ from crossline.evaluate.feature_rows import feature_rows_of, replayed_feature_ro
 from crossline.evaluate.ingest_order import NO_FLOOR, chunk_floors, filters_in_time, follow, in_ingest_order, settled
 from crossline.evaluate.kernels import Kernel, new_kernel, retraction_of
 from crossline.evaluate.output import BoolMask, Position, Reported, ShardOutput, StoreDelta, StreamClocks
-from crossline.evaluate.suppression.changes import replayed_suppressions, suppressions_of
-from crossline.evaluate.suppression.last_alerts import LastAlerts
 from crossline.ingest.route.facts import facts_from
 from crossline.ingest.route.partitioner import on_array
 from crossline.plan.compile import StorePlan, StreamPlan
@@ -31,6 +30,9 @@ from crossline.plan.costs import UNMEASURED, Meter
 from crossline.plan.state_stores import StateStore
 from crossline.state.batch import ArrivalOrder, Cause, Hits, KeyedBatch, texts_of
 from crossline.state.windows.emission.columns import lines_of
+
+if TYPE_CHECKING:
+    from crossline.evaluate.suppression.last_alerts import LastAlerts
 
 MANY = 200_000  # records of a store; moving as many together takes some 20 ms
 
@@ -270,6 +272,9 @@ def _judge_store(
     meter.rows(store_plan, batch.filters)
     found = list(window_hits(judged, hits)) if len(hits) else []
     if given.decides and not reevaluates:
+        from crossline.evaluate.suppression.changes import suppressions_of  # noqa: PLC0415 - where there is a policy
+        from crossline.evaluate.suppression.last_alerts import LastAlerts  # noqa: PLC0415 - as above
+
         last_alerts = state.last_alerts.setdefault(store_plan.state_store.name, LastAlerts())
         output.add_suppressed(*suppressions_of(judged, hits, found, last_alerts, given.causes, given.logs))
     if given.causes and not reevaluates:
@@ -326,6 +331,8 @@ def _judge_rows(judged: JudgedRows, store: Kernel, logs: int, output: ShardOutpu
     if hits.replayed:
         output.hits += replayed_hits(plan, store_plan, hits.replayed, logs)
         if decides:
+            from crossline.evaluate.suppression.changes import replayed_suppressions  # noqa: PLC0415 - as above
+
             output.suppression_changes += replayed_suppressions(plan, store_plan, hits.replayed, logs)
         output.feature_queries += replayed_feature_rows(plan, store_plan, hits.replayed, logs)
     delta = store.delta(judged.batch, hits)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossline.basics import wire
 from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.contexts import applied
 from crossline.evaluate.output import StoreDelta
 from crossline.evaluate.shard import ShardState, evict_before, store_of
-from crossline.evaluate.suppression.last_alerts import LastAlertChanges, LastAlerts
 from crossline.plan.compile import StorePlan, StreamPlan
 from crossline.state.batch import Delta
 from crossline.state.windows.record_store import RecordStore
+
+if TYPE_CHECKING:
+    from crossline.evaluate.suppression.last_alerts import LastAlertChanges
 
 CROSSED = "crossed."
 
@@ -101,6 +103,8 @@ def apply_backfill(
         store_of(state, store_plan).load(Delta.of(mine), lines)
         crossed = crossed_of(mine)
         if crossed is not None:
+            from crossline.evaluate.suppression.last_alerts import LastAlerts  # noqa: PLC0415 - where there is a policy
+
             state.last_alerts.setdefault(item["state_store"], LastAlerts()).load(crossed, lines)
     for plan, store_plan in loaded.values():  # of a batch that was cut anew a state store has several parts
         horizon_ms = state.horizon_ms(plan.stream, bounds)
@@ -125,8 +129,13 @@ def expired(plans: Sequence[StreamPlan], state: ShardState, metas: Sequence[Mapp
 
 
 def crossed_of(arrays: Mapping[str, Any]) -> LastAlertChanges | None:
-    """The last alerts of a state store's rules and keys in a segment."""
-    return LastAlertChanges.of({n.removeprefix(CROSSED): a for n, a in arrays.items() if n.startswith(CROSSED)})
+    """The last alerts of a state store's rules and keys in a segment; None where nothing is decided."""
+    mine = {n.removeprefix(CROSSED): a for n, a in arrays.items() if n.startswith(CROSSED)}
+    if not mine:
+        return None
+    from crossline.evaluate.suppression.last_alerts import LastAlertChanges  # noqa: PLC0415 - where there is a policy
+
+    return LastAlertChanges.of(mine)
 
 
 def _state_stores(plans: Sequence[StreamPlan]) -> dict[str, tuple[StreamPlan, StorePlan]]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossline.basics.conditions.condition import Conditions
 from crossline.basics.streams.clocks import EVENT, clock_spec
 from crossline.basics.streams.schema import StreamSpec
 from crossline.plan.lateness import LatenessInForce, lateness_of
-from crossline.plan.pattern_plans import absence_of, sequence_of
-from crossline.plan.pattern_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan
 from crossline.plan.spaces import (
     ComparisonPlan,
     CrossKeyInput,
@@ -39,8 +37,10 @@ from crossline.plan.window_plans import comparison_of, feature_query_of, filter_
 from crossline.programs.alert_fields import carried_record
 from crossline.programs.program import Program
 from crossline.rules.base import Defaults
-from crossline.rules.holds.hold import is_hold
 from crossline.rules.ruleset import RuleSet, RuleVersion
+
+if TYPE_CHECKING:
+    from crossline.plan.pattern_spaces import AbsencePlan, AbsenceSpacePlan, PatternSpacePlan, SequencePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def compile_stream(
     judged = [(v, remembering(program, spec)) for v, program in programs] if corrected else programs
     windowed = [(version, program) for version, program in judged if program.verdict is not None] + queries
     carried = _carried(of, programs)
-    feeds = [(v, program.feed) for v, program in programs if not is_hold(v.rule)]  # what is late is as without them
+    feeds = [(v, program.feed) for v, program in programs if not v.rule.is_hold]  # what is late is as without them
     lateness = lateness_of([*feeds, *((v, v.rule.feed(defaults)) for v in of.beside)], defaults)
     conditions = Conditions.of(each for _, program in (*programs, *queries) for each in program.conditions)
     drafts = []
@@ -278,8 +278,12 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
     elif program.formula is not None:
         draft.formulas.append(formula_of(draft, version, program, program.formula, spec))
     elif program.sequence is not None:
+        from crossline.plan.pattern_plans import sequence_of  # noqa: PLC0415 - most rules are none
+
         draft.patterns.append(sequence_of(version, program, program.sequence, number_of))
     elif program.absence is not None:
+        from crossline.plan.pattern_plans import absence_of  # noqa: PLC0415 - as above
+
         draft.absences.append(absence_of(version, program, program.absence, number_of))
     elif program.query is not None:
         draft.feature_queries.append(feature_query_of(draft, version, program, program.query, spec))
@@ -287,7 +291,7 @@ def _add(draft: Draft, version: RuleVersion, program: Program, spec: StreamSpec)
         draft.lines.append(comparison_of(draft, version, program, program.comparison, spec))
 
 
-_Judging = TypeVar("_Judging", ComparisonPlan, FormulaPlan, SequencePlan, AbsencePlan, FeatureQueryPlan)
+_Judging = TypeVar("_Judging", ComparisonPlan, FormulaPlan, "SequencePlan", "AbsencePlan", FeatureQueryPlan)
 
 
 def _prolonged(line: _Judging, name: tuple[str, int], span: tuple[int, int]) -> _Judging:
@@ -336,8 +340,12 @@ def _kernel(draft: Draft) -> WindowPlan | PatternSpacePlan | AbsenceSpacePlan:
     """What the state store's kernel is to judge; which kernel that is follows from its kind."""
     state_store = draft.state_store
     if state_store.ordered:
+        from crossline.plan.pattern_spaces import PatternSpacePlan  # noqa: PLC0415 - most rules are none
+
         return PatternSpacePlan(len(state_store.filters), tuple(draft.patterns), state_store.retention_ms)
     if state_store.waits:
+        from crossline.plan.pattern_spaces import AbsenceSpacePlan  # noqa: PLC0415 - as above
+
         return AbsenceSpacePlan(len(state_store.filters), tuple(draft.absences), state_store.retention_ms)
     common: dict[str, Any] = {
         "columns": state_store.columns,

@@ -23,8 +23,6 @@ from crossline.plan.stream_join import StreamJoin, read_of, wide_program
 from crossline.programs.program import Feed, Program
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Sources, bases_of
-from crossline.rules.figure_tables import TableRule
-from crossline.rules.holds.hold import holds_of, is_hold
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
 _IS_ACTIVE = Leaf(f"{HIT}.shadow", "==", False)
@@ -47,7 +45,7 @@ def compile_all(
     alerts may hold.
     """
     sources = sources_of(rules, streams)
-    holds = holds_of(rules, sources, defaults) if holding else ()
+    holds = _holds(rules, sources, defaults) if holding else ()
     rules = RuleSet((*(v for v in rules.versions if _is_stream(v.rule.reading) or _fits(v, sources)), *holds))
     readings = (each for v in rules.versions for each in (v.rule.reading, *v.rule.reading.cross_key))
     read = {each.name: each for each in readings if not _is_stream(each)}
@@ -92,6 +90,12 @@ def compile_all(
     return dict(sorted(plans.items(), key=lambda each: each[1].depth))
 
 
+def _holds(rules: RuleSet, sources: Sources, defaults: Defaults) -> tuple[RuleVersion, ...]:
+    from crossline.rules.holds.hold import holds_of  # noqa: PLC0415 - where there is a policy
+
+    return holds_of(rules, sources, defaults)
+
+
 def _origin(
     name: str,
     reading: Reading,
@@ -106,7 +110,7 @@ def _origin(
         base=sources.base(reading.judged[0]),
         depth=sources.depth_of(reading),
         met=None if reading.single else _stream_join(reading, sources),
-        beside=[v for v in joined if not is_hold(v.rule)],  # what is late is as without them
+        beside=[v for v in joined if not v.rule.is_hold],  # what is late is as without them
         mixed=len(_bases(reading, sources, bases)) > 1,
         tables=[_table(v, sources, defaults) for v in rules.versions if _is_table_of(v, name)],
     )
@@ -241,7 +245,7 @@ def _feature_queries(
 
 
 def _is_table_of(version: RuleVersion, name: str) -> bool:
-    return isinstance(version.rule, TableRule) and name in version.rule.reading.judged
+    return version.rule.is_table and name in version.rule.reading.judged
 
 
 def _table(version: RuleVersion, sources: Sources, defaults: Defaults) -> Program:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crossline.basics.streams.schema import StreamSpec
-from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 from crossline.plan.spaces import (
     AggregateSpec,
     ComparisonPlan,
@@ -30,6 +29,9 @@ from crossline.programs.kinds import ColumnKind, TimeMode
 from crossline.programs.program import ALWAYS, Emission, Feed, Figure, FormulaPredicate, Program, Window
 from crossline.rules.base import Defaults
 from crossline.rules.ruleset import RuleVersion
+
+if TYPE_CHECKING:
+    from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 
 
 @dataclass(frozen=True, slots=True)

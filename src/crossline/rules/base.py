@@ -97,7 +97,7 @@ def check_raw_conditions(raw: Any) -> Any:
 class Rule(BaseModel):
     """One version of a rule, checked and frozen. Types add their fields and what they need of the plan."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     rule_id: RuleId = Field(description="Stable name: 1 to 64 characters out of `a-z 0-9 _ . -`.")
     version: int = Field(ge=1, lt=2**31, description="A new version replaces the older; one version has one body.")
@@ -186,6 +186,8 @@ class Rule(BaseModel):
     }
     example: ClassVar[str] = ""
     takes_resolution: ClassVar[bool] = False
+    is_hold: ClassVar[bool] = False  # derived from a hold rather than written
+    is_table: ClassVar[bool] = False  # figures, emitted for every record
     # Fields that name a file, and those that its bytes, in base64, are put into by the one that reads rules.
     files: ClassVar[Mapping[str, str]] = {}
 

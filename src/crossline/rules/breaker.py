@@ -21,7 +21,7 @@ class Bound:
 class Breaker(BaseModel):
     """A rule that raises more alerts than this goes to shadow, until its status is set by hand."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     alerts_max: int = Field(ge=1, lt=2**53, description="Most alerts at records ingested in one interval.")
     per: Duration = Field(

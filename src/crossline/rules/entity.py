@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import AliasChoices, Field
@@ -44,9 +44,3 @@ def _finding(field: str, name: str, spec: StreamSpec) -> Finding | None:
     if field in spec.columns and spec.columns[field].is_list:
         return Finding(("entity",), f"{field}, of type {spec.columns[field]}", "a field with one value")
     return check_field(field, spec.columns, name, ("entity",))
-
-
-def entity_of(fields: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The key of a hit: ``fields`` by their ``values`` in the record; empty where it lacks one."""
-    key = {name: values.get(name) for name in fields}
-    return {} if None in key.values() else key

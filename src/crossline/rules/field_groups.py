@@ -17,7 +17,7 @@ from crossline.basics.texts.fieldtypes import Names
 from crossline.basics.texts.problems import Finding
 from crossline.programs.program import Feed
 from crossline.rules.base import check_raw_conditions
-from crossline.rules.figure import group_findings, side_input_findings
+from crossline.rules.figure_checks import group_findings, side_input_findings
 
 
 class PartFields(BaseModel):

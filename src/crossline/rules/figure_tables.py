@@ -25,7 +25,8 @@ from crossline.programs.kinds import TimeMode
 from crossline.programs.program import FeatureQuery, Program
 from crossline.rules.base import Defaults, Rule, Status
 from crossline.rules.composition import Sources
-from crossline.rules.figure import FigureFields, is_shared
+from crossline.rules.figure import FigureFields
+from crossline.rules.figure_checks import is_shared
 from crossline.rules.rule_reader import RULE_SIZE_MAX, placed_bodies
 from crossline.rules.ruleset import RuleSet
 from crossline.rules.types.formula import check_figures
@@ -262,6 +263,8 @@ def below(path: Path, finding: Finding) -> Finding:
 
 class TableRule(Rule):
     """Figures of one key as a rule that emits them for every record. No file has such a rule."""
+
+    is_table: ClassVar[bool] = True
 
     rule_type: str = "figures"
     figures: dict[str, FigureFields] = Field(description="Those of one key and one resolution.")

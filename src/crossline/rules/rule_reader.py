@@ -20,7 +20,7 @@ from crossline.basics.texts.yamltext import VALUES_MAX, Document, load_yaml, mea
 from crossline.basics.times import INSTANT_FORM, YEAR_1_MS, YEAR_10000_MS
 from crossline.rules.base import Envelope, Rule
 from crossline.rules.composition import Sources, heads_of
-from crossline.rules.figure import is_shared
+from crossline.rules.figure_checks import is_shared
 from crossline.rules.registry import find_rule_type, rule_class, rule_types
 
 # Bounds on what a person writes: each version of a rule is a line of the rule log, and is judged by every worker.

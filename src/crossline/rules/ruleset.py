@@ -20,7 +20,6 @@ from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Head, heads_of_rules, way_of
 from crossline.rules.holds.placed_hold import PlacedHold, PlacedHolds
 from crossline.rules.holds.release import Release, Releases
-from crossline.rules.rule_reader import read_rule
 
 Kind = Literal["active", "shadow"]
 ReadRule = Callable[[Any], tuple[Rule | None, Sequence[Finding]]]
@@ -193,8 +192,13 @@ class RuleSet:
         return orjson.dumps(entries)  # not sorted: a key has its fields in the order in which a mapping names them
 
     @classmethod
-    def from_json(cls, raw: bytes | str, read: ReadRule = read_rule) -> RuleSet:
+    def from_json(cls, raw: bytes | str, read: ReadRule | None = None) -> RuleSet:
         """Inverse of ``to_json``. Raises UsageError for what it did not write. ``read``: one rule, from plain JSON."""
+        if read is None:
+            from crossline.rules.rule_reader import read_rule  # noqa: PLC0415 - loads all that reads texts
+
+            read = read_rule
+
         versions: list[RuleVersion] = []
         releases: list[Release] = []
         placed: list[PlacedHold] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -222,3 +223,67 @@ def test_an_output_that_does_not_fit_is_named(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "error: alerts.jsonl cannot be written: File too large\n")
     assert not (tmp_path / "alerts.jsonl").exists()
+
+
+# What other rules, formats and decisions need; and what makes or reads texts, which the command does.
+UNUSED = {
+    "crossline.basics.models.model",
+    "crossline.basics.texts.yamltext",
+    "crossline.evaluate.suppression.changes",
+    "crossline.ingest.enrich.join",
+    "crossline.io.tokens.opening",
+    "crossline.plan.pattern_spaces",
+    "crossline.rules.figure",
+    "crossline.rules.figure_tables",
+    "crossline.rules.holds.hold",
+    "crossline.rules.rule_reader",
+    "crossline.rules.types.formula",
+    "crossline.runtime.stages.alert_holds",
+    "crossline.runtime.stages.decision_stage",
+    "crossline.runtime.stages.feature_table",
+    "importlib.metadata",
+    "pydantic.plugin._loader",  # loaded as the first model of pydantic gets what validates it
+    "sqlite3",
+    "yaml",
+}
+# Runs a backtest as the engine does, in processes; writes what was loaded when they were forked, and what came later.
+FORKED = """
+import io, multiprocessing.popen_fork, pickle, sys
+from pathlib import Path
+from crossline.backtest import engine_process
+from crossline.cli.launch.process import be_alone, do_without_pandas
+be_alone()
+do_without_pandas()
+engine_process._serve(io.BytesIO(), io.BytesIO(), engine_process.SharedFlag())
+from crossline.backtest import in_process
+from crossline.runtime.local import pool, worker
+start, run = pool.Pool._start, worker.Worker.run
+
+def starts(self):
+    self.loaded = set(sys.modules)
+    Path("loaded").write_text(" ".join(self.loaded))
+    worker.Worker.run = lambda mine, request: ran(mine, request, self.loaded)
+    start(self)
+
+def ran(self, request, loaded):
+    try:
+        return run(self, request)
+    finally:
+        with Path("later").open("a") as file:
+            print(*set(sys.modules) - loaded, file=file)
+
+pool.Pool._start = starts
+in_process.backtest(pickle.loads(Path("judged").read_bytes()), Path("alerts.jsonl"), processes=2)
+"""
+
+
+def test_what_rules_need_is_loaded_before_processes_are_forked_and_nothing_else(
+    judged: BacktestSpec, tmp_path: Path
+) -> None:
+    (tmp_path / "judged").write_bytes(pickle.dumps(judged))
+    subprocess.run([sys.executable, "-c", FORKED], cwd=tmp_path, check=True)
+    assert alerts(tmp_path / "alerts.jsonl") == FIRST
+    loaded = set((tmp_path / "loaded").read_text().split())
+    assert {"crossline.rules.types.velocity", "llvmlite", "numpy.ma"} <= loaded
+    assert loaded & UNUSED == set()
+    assert set((tmp_path / "later").read_text().split()) == set()

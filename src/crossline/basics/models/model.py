@@ -7,15 +7,12 @@ Runtime is an extra (`crossline[models]`), and is loaded there and nowhere else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from crossline.basics.models.missed import MISSED
 from crossline.basics.models.processes import HERE, RUNS, TRIED, Ask, Failure, Inputs, Limits, NoProcessError
 from crossline.basics.models.processes import ModelError as ModelError  # noqa: PLC0414 - of what stands here
 from crossline.basics.models.session import BLOCK as BLOCK  # noqa: PLC0414 - tests of models count in blocks
@@ -23,20 +20,6 @@ from crossline.basics.models.session import REALS
 from crossline.basics.values import F64
 
 _OF_TWO = 2  # axes: records and columns
-
-BoolRows = npt.NDArray[np.bool_]
-_MISSED: ContextVar[list[BoolRows] | None] = ContextVar("missed", default=None)
-
-
-@contextmanager
-def missed_scores() -> Iterator[list[BoolRows]]:
-    """Of each call of ``Scorer.scores`` from here on, in their order, which of its rows got no score."""
-    found: list[BoolRows] = []
-    before = _MISSED.set(found)
-    try:
-        yield found
-    finally:
-        _MISSED.reset(before)
 
 
 @dataclass(frozen=True)
@@ -93,7 +76,7 @@ class Scorer:
         if bad.any() and not why:
             why = "a score that is no finite number"
         out[bad] = np.nan
-        missed = _MISSED.get()
+        missed = MISSED.get()
         if missed is not None:
             missed.append(bad)
         return out, why

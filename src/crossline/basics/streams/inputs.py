@@ -133,7 +133,7 @@ class JoinedSpec(StreamSpec):
     Where they are of several streams, they need not have the fields that the id and the times of the first have.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True, arbitrary_types_allowed=True)
 
     others: dict[str, StreamSpec] = Field(default_factory=dict, exclude=True)
 

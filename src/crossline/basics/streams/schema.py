@@ -15,9 +15,7 @@ from crossline.basics.fields import FieldKind
 from crossline.basics.streams.sensitive import SensitiveField, TokenSettings, sensitive_findings
 from crossline.basics.texts.fieldtypes import Duration
 from crossline.basics.texts.problems import Finding, Path, RefusedError, nearest, one_of, shown
-from crossline.basics.texts.report import place
 from crossline.basics.texts.validation import findings_from_validation, refusal, refusals
-from crossline.basics.texts.yamltext import load_yaml
 
 Format = Literal["json", "avro", "csv", "parquet"]
 TimeUnit = Literal["ms", "s", "us", "ns", "iso8601"]
@@ -51,7 +49,7 @@ class FieldSpec:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class TimeField(_Model):
@@ -279,7 +277,7 @@ class StreamsFile(_Model):
 
     schema_version: Literal[1]
     streams: Annotated[dict[str, StreamSpec], BeforeValidator(_check_streams)]
-    tokens: TokenSettings = TokenSettings()
+    tokens: TokenSettings = Field(default_factory=TokenSettings)
 
     @model_validator(mode="after")
     def _check(self) -> StreamsFile:
@@ -311,6 +309,9 @@ class StreamsFile(_Model):
 
 def load_streams(text: str, source: str) -> dict[str, StreamSpec]:
     """The streams of a stream.yaml, by name. Raises RefusedError with everything that is wrong with it."""
+    from crossline.basics.texts.report import place  # noqa: PLC0415 - for who reads the file
+    from crossline.basics.texts.yamltext import load_yaml  # noqa: PLC0415 - as above
+
     document = load_yaml(text, source)
     try:
         return StreamsFile.model_validate(document.data).specs(posixpath.dirname(source))

@@ -16,7 +16,8 @@ from crossline.erasure.place import Counts
 from crossline.erasure.rows import GONE, decoded, learn, parsed_bytes, treat_packed
 from crossline.erasure.subject import Subject, dumped, parsed
 from crossline.erasure.torn import has_trace, may_be_torn
-from crossline.io.sinks.once_file import INDEX_SUFFIX, sync_path
+from crossline.io.files.sync import sync_path
+from crossline.io.sinks.outfile import INDEX_SUFFIX
 from crossline.lake.writing.side_logs import ERASED_LINE
 
 TEMPORARY = ".erasing"

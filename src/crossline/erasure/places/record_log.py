@@ -16,8 +16,8 @@ from typing import Any
 from crossline.erasure.places.line_files import LinesPlace
 from crossline.io.files.identity import head_at, tail_at
 from crossline.io.files.listing import LIST
+from crossline.io.files.sync import sync_path
 from crossline.io.recordlog.segments import segment_name, segment_numbers
-from crossline.io.sinks.once_file import sync_path
 
 
 def record_log_place(stream: str, folder: Path, id_field: str, chunks: Path | None) -> LinesPlace:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crossline.basics.values import I64
 from crossline.evaluate.alerts.hit_columns import evidence_ids, values_of
-from crossline.evaluate.alerts.hits import Correction, Hit, JudgedRows, Trigger, WindowRecord, quick_hit
+from crossline.evaluate.alerts.hits import Correction, Hit, JudgedRows, Trigger, WindowRecord, entity_of, quick_hit
 from crossline.evaluate.alerts.origins import rests_on
-from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 from crossline.plan.spaces import ComparisonPlan, FormulaPlan
-from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Hits, LateContextHit
 from crossline.state.windows.verdicts.single_record import context_window
+
+if TYPE_CHECKING:
+    from crossline.plan.pattern_spaces import AbsencePlan, SequencePlan
 
 _GIVEN = [each.name for each in fields(Hit) if each.name not in {"cause", "correction"}]
 _CONTENT = slice(_GIVEN.index("value"), _GIVEN.index("rests_on") + 1)  # of an alert, whatever its identity is

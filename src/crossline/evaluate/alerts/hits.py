@@ -18,7 +18,6 @@ from crossline.basics.wire import Arrays
 from crossline.evaluate.alerts.origins import Place, origin_of, record_and_alert_of, rests_on
 from crossline.ingest.route.keys import key_values
 from crossline.plan.compile import Stateless, StorePlan, StreamPlan
-from crossline.rules.entity import entity_of
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Cause, FigureRead, KeyedBatch
 
@@ -270,3 +269,9 @@ def _in_force(rule: Stateless, batch: KeyedBatch) -> Any:
     if rule.judge_lateness_ms is not None:
         mask &= batch.lateness_ms <= rule.judge_lateness_ms
     return mask
+
+
+def entity_of(fields: Iterable[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a hit: ``fields`` by their ``values`` in the record; empty where it lacks one."""
+    key = {name: values.get(name) for name in fields}
+    return {} if None in key.values() else key

@@ -11,7 +11,6 @@ from crossline.plan.spaces import ComparisonPlan, FeatureQueryPlan, FormulaPlan,
 from crossline.programs.program import Comparison
 from crossline.programs.registry import declared
 from crossline.rules.base import Rule
-from crossline.rules.holds.hold import is_hold
 from crossline.rules.shared_figures import shared_in
 
 
@@ -52,7 +51,7 @@ def queried_figures(plan: StreamPlan, store_plan: StorePlan, now_ms: int | None)
 
 def is_queried(plan: StreamPlan, line: ComparisonPlan | FormulaPlan, rule: Rule, now_ms: int | None) -> bool:
     """Whether the version is in force and the rule itself names figures: a plan may add figures of its own."""
-    written = not is_hold(rule) and bool(plan.programs[line.rule_id, line.version].figures)
+    written = not rule.is_hold and bool(plan.programs[line.rule_id, line.version].figures)
     return written and _in_force(line, now_ms)
 
 

@@ -17,7 +17,6 @@ from crossline.evaluate.alerts.origins import record_and_alert_of
 from crossline.evaluate.decisions.blocks import alert_bytes
 from crossline.evaluate.suppression.last_alerts import ALERT_BYTES, Bools, Keys, LastAlertChanges, LastAlerts, Pairs
 from crossline.plan.compile import StorePlan, StreamPlan
-from crossline.rules.holds.hold import is_hold
 from crossline.rules.ruleset import RuleVersion
 from crossline.state.batch import Hits
 
@@ -121,7 +120,7 @@ def delivered(plan: StreamPlan, store_plan: StorePlan) -> Bools:
     programs = (plan.programs[line.rule_id, line.version] for line in store_plan.plan.judging)
     rules = (spans[0].rule for spans in store_plan.versions)
     pairs = zip(programs, rules, strict=True)
-    return np.array([program.emission.delivered and not is_hold(rule) for program, rule in pairs], np.bool_)
+    return np.array([program.emission.delivered and not rule.is_hold for program, rule in pairs], np.bool_)
 
 
 def versions_in_force(judged: JudgedRows, held: Pairs) -> tuple[I32, list[RuleVersion]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from crossline.io.chunks import ChunkRef
 from crossline.io.files import state_files
-from crossline.io.sinks.once_file import sync_path
+from crossline.io.files.sync import sync_path
 
 # How a file is known again: up to which byte, and the digests of its first bytes and of those before that one.
 Mark = tuple[int, str | None, str | None]

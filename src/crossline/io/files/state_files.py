@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from crossline.basics.errors import StateError
-from crossline.io.sinks.once_file import sync_path
+from crossline.io.files.sync import sync_path
 
 T = TypeVar("T")
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from crossline.basics.errors import RetryableError, StateError, StoppedError
+from crossline.io.files.sync import sync_path
 from crossline.io.net.deadline import Deadline, NoAnswerError, SerialCalls, within
 from crossline.io.objects.location import StoreLocation, is_uri, location_of
-from crossline.io.sinks.once_file import sync_path
 from crossline.logs import get_logger
 
 ASIDE = ".tmp"

@@ -17,9 +17,9 @@ from pathlib import Path
 import orjson
 
 from crossline.basics.errors import SourceError, StateError
+from crossline.io.files.sync import sync_path
 from crossline.io.recordlog.ids import RecordIds, Spot, id_digest
 from crossline.io.recordlog.sync import SUFFIX, SyncedEnd
-from crossline.io.sinks.once_file import sync_path
 from crossline.logs import get_logger
 
 LOCK, INDEX = ".lock", ".ids"

@@ -14,12 +14,12 @@ import orjson
 
 from crossline.basics.errors import PermanentError, SinkError
 from crossline.evaluate.alerts.alert_json import json_bytes
+from crossline.io.files.sync import sync_path
 from crossline.io.sinks.id_index import IdIndex
+from crossline.io.sinks.outfile import INDEX_SUFFIX, STATE_SUFFIX
 from crossline.io.stores.open_file import OpenFile
 from crossline.logs import get_logger
 
-STATE_SUFFIX = ".state"
-INDEX_SUFFIX = ".ids"
 _TAIL_BYTES = 65_536
 _MARK_BYTES = 4_096
 _LEARN_BYTES = 64 << 20  # of the file whose ids go into the index at once: large, since each time all of it is touched
@@ -221,15 +221,6 @@ class OnceFile:
                 with suppress(OSError):
                     self._index.discard()
             raise SinkError(f"{self.path} cannot be written now: {error}") from error
-
-
-def sync_path(path: Path) -> None:
-    """Sync a file or a folder to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write(descriptor: int, data: bytes) -> None:

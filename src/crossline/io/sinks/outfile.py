@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from crossline.basics.errors import PermanentError, UsageError
-from crossline.io.sinks.once_file import INDEX_SUFFIX, STATE_SUFFIX
 
+STATE_SUFFIX = ".state"  # what lies beside a file of lines that are each there once: whose it is
+INDEX_SUFFIX = ".ids"  # and the ids of its lines
 # What is wrong with a name, and not with the disk.
 _WRONG_NAME = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO}
 _DATABASE = b"SQLite format 3\0"

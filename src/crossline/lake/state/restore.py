@@ -17,9 +17,9 @@ import orjson
 
 from crossline.basics.errors import StateError, UsageError
 from crossline.io.files import state_files
+from crossline.io.files.sync import sync_path
 from crossline.io.objects.file_stores import FileStore, LocalFiles, file_store
 from crossline.io.objects.location import is_uri, under
-from crossline.io.sinks.once_file import sync_path
 from crossline.lake.state.snapshot_files import CheckedFiles
 from crossline.lake.state.state_snapshots import StateSnapshot, StateSnapshots
 from crossline.lake.watermark import Watermark, Watermarks

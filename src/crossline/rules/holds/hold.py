@@ -8,7 +8,7 @@ and judged as others are, and its hits are no alerts, but reasons of decisions (
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import Leaf
@@ -21,7 +21,7 @@ from crossline.basics.times import FOREVER_MS
 from crossline.programs.program import Emission, Feed, Figure, FormulaPredicate, Program, Window
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.composition import Sources, way_of
-from crossline.rules.holds.manual import PlacedRule, placed_rules
+from crossline.rules.holds.manual import placed_rules
 from crossline.rules.ruleset import RuleSet, RuleVersion
 
 HOLD = "hold:"  # no rule of a file has such an id
@@ -34,6 +34,8 @@ class HoldRule(Rule):
 
     Whatever that version asks of records: it has no conditions of its own.
     """
+
+    is_hold: ClassVar[bool] = True
 
     held: Rule
     stream: str
@@ -59,11 +61,6 @@ class HoldRule(Rule):
     def canonical(self) -> dict[str, Any]:
         """By what it is made of."""
         return {**self.held.canonical(), "rule_id": self.rule_id, "stream": self.stream}
-
-
-def is_hold(rule: Rule) -> bool:
-    """Whether the rule was derived from a hold rather than written."""
-    return isinstance(rule, HoldRule | PlacedRule)
 
 
 def lasts_ms(rule: Rule, defaults: Defaults) -> int:

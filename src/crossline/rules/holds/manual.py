@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from crossline.basics.conditions.condition import Condition
 from crossline.basics.conditions.tree import AllOf, Leaf
@@ -35,6 +35,8 @@ class PlacedRule(Rule):
 
     Of a key of several fields it takes more than those: each value of a field with each of another one.
     """
+
+    is_hold: ClassVar[bool] = True
 
     stream: str
     key_fields: tuple[str, ...]

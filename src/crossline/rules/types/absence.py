@@ -19,7 +19,7 @@ from crossline.basics.texts.validation import refusal, refusals
 from crossline.programs.program import AbsencePredicate, Emission, Program
 from crossline.rules.base import Defaults, Rule, check_raw_conditions
 from crossline.rules.field_groups import PartFields, SourcedFields
-from crossline.rules.figure import group_findings
+from crossline.rules.figure_checks import group_findings
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import PartKind, Sentence, joined, key_parts, noun
 

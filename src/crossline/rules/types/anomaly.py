@@ -13,7 +13,8 @@ from crossline.basics.texts.problems import Finding, Path
 from crossline.basics.times import format_duration
 from crossline.programs.kinds import Operator
 from crossline.programs.program import Comparison
-from crossline.rules.figure import FigureFields, made_figure, resolution_findings
+from crossline.rules.figure import FigureFields, made_figure
+from crossline.rules.figure_checks import resolution_findings
 from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import number, rounded

@@ -15,7 +15,8 @@ from crossline.basics.texts.validation import refusal, refusals
 from crossline.basics.times import format_duration
 from crossline.programs.kinds import Operator
 from crossline.programs.registry import declared, names
-from crossline.rules.figure import FigureFields, limit_findings, made_figure, resolution_findings
+from crossline.rules.figure import FigureFields, made_figure
+from crossline.rules.figure_checks import limit_findings, resolution_findings
 from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number

@@ -18,7 +18,8 @@ from crossline.basics.times import UNIT_MS_BY_NAME, format_duration, rounded_dur
 from crossline.programs.kinds import Operator
 from crossline.programs.program import Emission, Evidence, FormulaPredicate, Program
 from crossline.rules.base import Defaults
-from crossline.rules.figure import FigureFields, field_findings, made_figure
+from crossline.rules.figure import FigureFields, made_figure
+from crossline.rules.figure_checks import field_findings
 from crossline.rules.generated_formula import GeneratedFormulaRule
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import noun, number, rounded

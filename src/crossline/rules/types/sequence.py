@@ -18,7 +18,7 @@ from crossline.basics.texts.validation import refusal
 from crossline.programs.program import Emission, Feed, NamedStep, Program, SequencePredicate
 from crossline.rules.base import Defaults, Rule
 from crossline.rules.field_groups import PartFields, SourcedFields
-from crossline.rules.figure import group_findings
+from crossline.rules.figure_checks import group_findings
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import PartKind, Sentence, joined, key_parts
 

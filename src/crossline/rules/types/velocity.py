@@ -18,7 +18,13 @@ from crossline.programs.program import Comparison, Emission, Evidence, Figure, P
 from crossline.programs.registry import counted_names, declared
 from crossline.programs.thresholds import ThresholdLine
 from crossline.rules.base import Defaults, Rule
-from crossline.rules.figure import column_kind, field_findings, group_findings, limit_findings, resolution_findings
+from crossline.rules.figure_checks import (
+    column_kind,
+    field_findings,
+    group_findings,
+    limit_findings,
+    resolution_findings,
+)
 from crossline.rules.registry import rule_type
 from crossline.rules.sentence import RESERVED, PartKind, Sentence, joined, key_parts, noun
 

@@ -19,21 +19,18 @@ from crossline.basics.streams.schema import StreamSpec
 from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.shard import ShardState
 from crossline.ingest.decode import RecordLayout as DecodeLayout
-from crossline.ingest.enrich.join import Join
+from crossline.ingest.decode import make_layout
 from crossline.ingest.enrich.versions import Tables, TableVersion
 from crossline.io.files import state_files
-from crossline.io.tokens.opening import decoder_of
 from crossline.plan.compile import StreamPlan, layout_of
 from crossline.plan.compose import compile_all
 from crossline.plan.state_stores import Layout
 from crossline.rules.base import Defaults
-from crossline.rules.figure_tables import read_feature_query
-from crossline.rules.rule_reader import read_rule
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.snapshot.layout import state_store_of
-from crossline.runtime.snapshot.tables import join_of
 
 if TYPE_CHECKING:
+    from crossline.ingest.enrich.join import Join
     from crossline.rules.policy.policy import Deciding
 
 _ANEW = (
@@ -99,11 +96,19 @@ class PlanSnapshot:
     def decoder(self, stream: str) -> DecodeLayout:
         """How records of one stream are decoded."""
         if stream not in self._decoders:
-            self._decoders[stream] = decoder_of(stream, self.streams[stream])
+            spec = self.streams[stream]
+            if spec.sensitive:
+                from crossline.io.tokens.opening import decoder_of  # noqa: PLC0415 - most streams have no tokens
+
+                self._decoders[stream] = decoder_of(stream, spec)
+            else:
+                self._decoders[stream] = make_layout(stream, spec)
         return self._decoders[stream]
 
     def joins(self, stream: str) -> tuple[Join, ...]:
         """The tables that rules of one stream read, opened once."""
+        from crossline.runtime.snapshot.tables import join_of  # noqa: PLC0415 - most rules read none
+
         if self._joins is None:
             self._joins = {}
         if stream not in self._joins:
@@ -252,14 +257,22 @@ def _deciding_of(given: dict[str, Any]) -> Deciding:
     return Deciding.from_json(given)
 
 
+def _rules_of(given: Any, *, feature_query: bool) -> RuleSet:
+    raw = orjson.dumps(given)
+    if not feature_query:
+        return RuleSet.from_json(raw)
+    from crossline.rules.figure_tables import read_feature_query  # noqa: PLC0415 - few plans are
+
+    return RuleSet.from_json(raw, read_feature_query)
+
+
 def snapshot_from_json(raw: bytes) -> PlanSnapshot:
     """Inverse of ``PlanSnapshot.to_json``. Raises StateError for a plan snapshot of another format."""
     data = orjson.loads(raw)
     if data.get("format") != FORMAT:
         raise other_format(data.get("format", 1))
-    read = read_feature_query if data.get("feature_query") else read_rule
     return PlanSnapshot(
-        rules=RuleSet.from_json(orjson.dumps(data["rules"]), read),
+        rules=_rules_of(data["rules"], feature_query=data.get("feature_query", False)),
         streams={name: StreamSpec.model_validate(spec) for name, spec in data["streams"].items()},
         defaults=Defaults(**data["defaults"]),
         shards=data["shards"],

@@ -9,23 +9,14 @@ from crossline.evaluate.alerts.alert import alert_id_of, correction_id
 from crossline.evaluate.alerts.current_alerts import RETRACTED
 from crossline.evaluate.alerts.hits import Hit
 from crossline.evaluate.decisions.holds import holding
-from crossline.evaluate.output import ShardOutput
 from crossline.evaluate.suppression.change_columns import SuppressionChange
 from crossline.rules.base import Rule
-from crossline.rules.holds.hold import HoldRule, is_hold
+from crossline.rules.holds.hold import HoldRule
 from crossline.rules.holds.manual import PlacedRule
 from crossline.rules.holds.placed_hold import BY_HAND, PlacedHold
 from crossline.rules.holds.release import Releases
 from crossline.rules.policy.hits import DecidingHit
 from crossline.rules.ruleset import RuleSet
-
-
-def pop_hold_hits(output: ShardOutput) -> list[Hit]:
-    """The hits of holds, removed from ``output``: they are no alerts."""
-    held = [hit for hit in output.hits if is_hold(hit.version.rule)]
-    if held:
-        output.hits = [hit for hit in output.hits if not is_hold(hit.version.rule)]
-    return held
 
 
 def hold_changes(rules: RuleSet, held: Iterable[Hit]) -> Iterator[SuppressionChange]:

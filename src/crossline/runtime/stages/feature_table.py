@@ -20,8 +20,7 @@ from crossline.evaluate.output import Reported, ShardOutput
 from crossline.plan.compile import StreamPlan
 from crossline.plan.stream_join import StreamJoin
 from crossline.programs.program import Program
-
-FEATURE_ROWS = "told"  # the kind of these rows of an outcome
+from crossline.runtime.stages.rows import FEATURE_ROWS
 
 
 @dataclass(frozen=True, slots=True)

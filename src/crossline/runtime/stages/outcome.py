@@ -19,8 +19,7 @@ from crossline.ingest.route.part_codec import dead_from_json
 from crossline.io.sinks.delivery import Delivery, LateRecord
 from crossline.logs import get_logger
 from crossline.plan.costs import Meter
-from crossline.runtime.stages.feature_table import FEATURE_ROWS
-from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, READ
+from crossline.runtime.stages.rows import COSTS, DECIDED, DECISIONS, FEATURE_ROWS, READ
 from crossline.runtime.stages.spill import body_of
 from crossline.runtime.work.stopwatch import Spent
 

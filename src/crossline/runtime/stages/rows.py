@@ -16,6 +16,7 @@ ArrowBatches = Iterator[pa.RecordBatch]
 OUT = -1
 DECISIONS, DECIDED = "decisions", "decided"  # the kinds of decisions: as values, and as lines
 COSTS = "costs"  # the kind of rows that say what rules cost
+FEATURE_ROWS = "told"  # and of figures of records (see ``feature_table``)
 READ = "read"  # and of those that say what of the log of states was read: batches of a shard, bytes
 _BYTES_MAX = 2**31 - 1
 _ROWS = pa.schema([("stage", pa.int32()), ("shard", pa.int32()), ("kind", pa.string()), ("body", pa.binary())])

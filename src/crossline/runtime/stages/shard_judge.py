@@ -19,8 +19,6 @@ from crossline.ingest.route.part_codec import pack
 from crossline.ingest.route.partitioner import Part
 from crossline.plan.costs import version_name
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, SnapshotSource
-from crossline.runtime.stages.alert_holds import pop_hold_hits
-from crossline.runtime.stages.feature_table import feature_table_rows
 from crossline.runtime.stages.rows import OUT, READ, costs_row
 from crossline.runtime.stages.spill import parts_of
 from crossline.runtime.work.rows import Rows, StageRows
@@ -110,7 +108,7 @@ def result_rows(snapshot: PlanSnapshot, depth: int, shard: int, output: ShardOut
     Hits become alerts here, detected now.
     """
     output.meter.start()
-    held = pop_hold_hits(output)
+    held = output.pop_hold_hits()
     alerts = alerts_of(snapshot.plans(), output.hits, time.time_ns() // 1_000_000) if output.hits else []
     rows: StageRows = [(OUT, 0, *row) for row in outcome_rows(output, alerts)]
     output.meter.count_hits(version_name(hit.version.rule.rule_id, hit.version.rule.version) for hit in output.hits)
@@ -120,6 +118,8 @@ def result_rows(snapshot: PlanSnapshot, depth: int, shard: int, output: ShardOut
 
         rows += decision_input_rows(snapshot, output, alerts, state.log_clock, held)
     if snapshot.feature_query:
+        from crossline.runtime.stages.feature_table import feature_table_rows  # noqa: PLC0415 - most plans are none
+
         rows += [(OUT, 0, *row) for row in feature_table_rows(snapshot.plans(), output)]
     parts = derived(
         snapshot.plans(),

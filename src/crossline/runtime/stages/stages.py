@@ -18,7 +18,6 @@ import pyarrow as pa
 from crossline.basics.deadletter import DeadLetter
 from crossline.basics.values import Records
 from crossline.ingest.enrich.headers import with_headers
-from crossline.ingest.enrich.join import joined
 from crossline.ingest.route.part_codec import dead_to_json, packed_views
 from crossline.ingest.route.partitioner import Chunk, Part
 from crossline.ingest.route.plan_inputs import entering
@@ -54,11 +53,15 @@ def stages_of(
     ``kept``: it is decided where states are, whether it may be revised or not; ``patient``: see ``DecideShards``.
     """
     snapshot = source.current()
+    if any(plan.tables for plan in snapshot.plans()):
+        from crossline.runtime.snapshot import tables  # noqa: F401, PLC0415 - once, before processes are forked
+
     depths = range(1, snapshot.depth + 1)
     judging = (Stage("judge" if at == 1 else f"judge hits {at}", JudgeShards(source, judge, at)) for at in depths)
     stages = (take_in_stage(source, intake), *judging)
     if snapshot.deciding is None:
         return stages
+    from crossline.evaluate.suppression import changes  # noqa: F401, PLC0415 - once, before processes are forked
     from crossline.runtime.stages.decision_stage import DecideShards, decision_stage_number  # noqa: PLC0415 - mostly not
 
     keeping = judge if kept or snapshot.revises_ms is not None else None
@@ -117,6 +120,8 @@ def parts_of(
     if plan.spec.headers and not plan.spec.headers.keys() <= records.fields.keys():
         records = with_headers(plan.spec, records)  # of no topic
     if plan.tables:
+        from crossline.ingest.enrich.join import joined  # noqa: PLC0415 - where there are tables; see ``stages_of``
+
         records = joined(plan.spec, snapshot.joins(records.stream), records)
     return list(entering(snapshot.plans(), records, chunk, snapshot.shards, snapshot.lists, meter))
 

@@ -20,8 +20,8 @@ import orjson
 from crossline.basics.errors import StateError, UsageError
 from crossline.evaluate.resharding import Blob, resharded
 from crossline.io.files import state_files
+from crossline.io.files.sync import sync_path
 from crossline.io.objects.location import under
-from crossline.io.sinks.once_file import sync_path
 from crossline.runtime.snapshot.checkpoint import OWNER
 from crossline.runtime.snapshot.checkpoint_store import StoredCheckpoint
 from crossline.runtime.snapshot.snapshot import PlanSnapshot, read_snapshot

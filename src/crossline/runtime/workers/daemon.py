@@ -40,6 +40,11 @@ def preload() -> None:
     import pyspark.sql.worker.plan_data_source_read  # noqa: PLC0415
     import pyspark.worker  # noqa: F401, PLC0415
 
+    import crossline.evaluate.suppression.changes  # noqa: PLC0415
+    import crossline.io.tokens.opening  # noqa: PLC0415
+    import crossline.plan.pattern_plans  # noqa: PLC0415
+    import crossline.rules.figure_tables  # noqa: PLC0415
+    import crossline.runtime.snapshot.tables  # noqa: PLC0415
     import crossline.runtime.spark.flow  # noqa: PLC0415
     import crossline.runtime.stages.decision_writer  # noqa: PLC0415
     import crossline.runtime.workers.driver_states  # noqa: PLC0415
@@ -48,10 +53,14 @@ def preload() -> None:
     import crossline.runtime.workers.stage_worker  # noqa: PLC0415
     import crossline.runtime.workers.state_servers  # noqa: PLC0415
     import crossline.state.retraction.kernel  # noqa: F401, PLC0415
+    from crossline.basics.streams.schema import StreamSpec  # noqa: PLC0415
     from crossline.logs import configure_helper, configure_with, get_logger  # noqa: PLC0415
+    from crossline.rules.types.velocity import VelocityRule  # noqa: PLC0415
     from crossline.runtime.machine.compile_progress import CompileProgress  # noqa: PLC0415
     from crossline.runtime.workers.kernel_warmup import warm  # noqa: PLC0415
 
+    for model in (StreamSpec, VelocityRule):  # of every plan snapshot, and of most: built once, not by each worker
+        model.model_rebuild()
     configure_with(configure_helper)
     log = get_logger(__name__)
 

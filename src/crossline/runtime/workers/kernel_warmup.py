@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from crossline.basics import wire
-from crossline.basics.streams.schema import load_streams
+from crossline.basics.streams.schema import StreamSpec, TimeField, load_streams
 from crossline.evaluate.bounds import Bounds
 from crossline.evaluate.detect import detect, new_state
 from crossline.evaluate.shard import ShardState, judge
@@ -25,23 +25,15 @@ from crossline.ingest.decode.clock import UNIT_CODES, real_to_ms, rfc3339_ms, wh
 from crossline.ingest.route.partitioner import Chunk, route
 from crossline.ingest.route.texts import warm as warm_texts
 from crossline.plan.compile import StreamPlan, compile_stream
-from crossline.rules.base import Defaults
-from crossline.rules.rule_reader import load_rules_text
-from crossline.rules.ruleset import RuleSet
+from crossline.programs.program import Comparison, Emission, Figure, Program, Window
+from crossline.rules.base import Defaults, Rule
+from crossline.rules.ruleset import RuleSet, RuleVersion
 from crossline.runtime.machine.compile_progress import CompileProgress
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.state.windows.store import warm as warm_windows
 from crossline.state.windows.store import warm_in_order
 
-_STREAM = """
-schema_version: 1
-streams:
-  s: {id: i, event_time: {field: t}, fields: {i: string, t: integer, k: string, v: integer}}
-"""
-_RULE = """
-- {rule_id: r, version: 1, rule_type: velocity, source_topic: s, group_by: k, aggregation_type: sum,
-   aggregation_field: v, aggregation_threshold: 3, window: 10s}
-"""
+_FIELDS = {"i": "string", "t": "integer", "k": "string", "v": "integer"}
 _LINES = b"".join(b'{"i":"a%d","t":%d,"k":"x","v":1}\n' % (n, 1_000 * n) for n in range(8))
 
 
@@ -83,6 +75,21 @@ ALL: WarmupPlan = {
 HALVES: dict[str, WarmupPlan] = {"panes": {"panes": True, "windows": False}, "rest": {**ALL, "panes": False}}
 
 _NICE_MOST = 19
+
+
+class _SampleRule(Rule):
+    """A sum by key. Made as it is, without what reads, checks and describes rules, which a start need not load."""
+
+    def program(self, spec: StreamSpec, defaults: Defaults) -> Program:  # noqa: ARG002 - of the one stream there is
+        """One figure, held against a threshold."""
+        feed = self.feed(defaults, ("k",))
+        return Program(
+            feed, (Figure(feed, "sum", Window(10_000), "v", "int"),), Comparison(">=", 3), Emission(every=False)
+        )
+
+    def canonical(self) -> dict[str, Any]:
+        """What it is known by."""
+        return {"rule_id": self.rule_id}
 
 
 def _later(module: str, name: str = "warm") -> Callable[[], None]:
@@ -147,9 +154,9 @@ def warm(
 def _judge_some() -> None:
     _read_times()
     warm_texts()
-    spec = load_streams(_STREAM, "warm")["s"]
-    rules = RuleSet.from_rules(item.rule for item in load_rules_text(_RULE, "warm"))
-    plan = compile_stream(rules, "s", spec, Defaults())
+    spec = StreamSpec.model_construct(id="i", event_time=TimeField.model_construct(field="t"), fields=_FIELDS)
+    rule = _SampleRule.model_construct(rule_id="r", version=1, rule_type="sample", source_topic="s", description="s")
+    plan = compile_stream(RuleSet((RuleVersion(rule),)), "s", spec, Defaults())
     records = decode_lines(make_layout("s", spec), _LINES, "warm", 0).records
     detect(plan, new_state(), records)
     parts = [(p.meta, p.arrays) for p in route(plan, records, Chunk("s", 0, "warm"), 1, {})]

@@ -25,7 +25,6 @@ from crossline.ingest.route.partitioner import Chunk
 from crossline.plan.compile import StreamPlan
 from crossline.rules.policy.policy import Deciding
 from crossline.runtime.snapshot.snapshot import PlanSnapshot
-from crossline.runtime.stages.alert_holds import pop_hold_hits
 from crossline.runtime.stages.decision_input import DecisionInput
 from crossline.runtime.stages.decision_stage import decision_inputs, decisions_of
 from crossline.runtime.stages.stages import parts_of
@@ -144,7 +143,7 @@ class StateOverlay:
         if not given:
             return
         output = judge(plans, state, given, snapshot.judging)
-        held = pop_hold_hits(output)
+        held = output.pop_hold_hits()
         if came is not None:
             alerts = alerts_of(self._plans, output.hits, 0) if output.hits else []
             came.take(output, alerts)

@@ -17,6 +17,11 @@ from crossline.rules.rule_reader import load_rules_text
 from crossline.rules.ruleset import RuleSet
 from crossline.runtime.workers import kernel_warmup as module
 
+STREAM = """
+schema_version: 1
+streams:
+  s: {id: i, event_time: {field: t}, fields: {i: string, t: integer, k: string, v: integer}}
+"""
 STEPS = (
     "warm_panes",
     "warm_patterns",
@@ -85,7 +90,7 @@ def test_what_a_plan_is_judged_by_is_compiled_and_nothing_else(
     did: list[str] = []
     for name in STEPS:
         monkeypatch.setattr(module, name, partial(did.append, name))
-    streams = load_streams(module._STREAM, "s.yaml")
+    streams = load_streams(STREAM, "s.yaml")
     parsed = RuleSet.from_rules(item.rule for item in load_rules_text(rules, "r.yaml", streams))
     module.warm_for(compile_all(parsed, streams, Defaults()).values())
     assert did == [*more, "warm_windows", "_judge_some"]
