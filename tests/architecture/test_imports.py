@@ -85,6 +85,8 @@ OWN_PROCESS = {
     "basics/models/session.py": {"os"},
     "basics/models/turns.py": {"os"},
 }
+# Memory that comes from the system aside of the batches, in this process and in copies of it.
+OWN_THREAD = {"state/memory/pages_ahead.py": {"os", "threading"}}
 # io.BytesIO and the like hold bytes that were handed in; an address is taken apart as any text is.
 CORE_ALLOWED_NAMES = {"io": {"BytesIO", "StringIO"}, "urllib": {"urlsplit"}}
 CLOCKS = {"now", "utcnow", "today"}
@@ -152,7 +154,7 @@ def test_the_core_imports_only_what_computes(paths: list[Path]) -> None:
             top = module.partition(".")[0]
             if top == "crossline":
                 assert module.split(".")[1] in PURE, f"{label(path)} imports {module}"
-            elif top in OWN_PROCESS.get(label(path), set()) | OWN_FILES.get(label(path), set()):
+            elif top in {name for own in (OWN_PROCESS, OWN_FILES, OWN_THREAD) for name in own.get(label(path), ())}:
                 continue
             elif top in CORE_BANNED:
                 assert names, f"{label(path)} imports {module}"

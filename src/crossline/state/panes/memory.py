@@ -11,7 +11,7 @@ from crossline.basics.values import I64
 from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
-from crossline.state.memory.regions import Region
+from crossline.state.memory.regions import Region, ahead_of
 from crossline.state.panes import layout as at
 from crossline.state.panes.aggregates.bucket_counts import FEW_MAX, GROUPS, TOPS, WORDS
 from crossline.state.panes.aggregates.sketches import BUCKETS, CODE_PLACES, CODES_MAX, REGISTERS
@@ -174,6 +174,20 @@ class Memory:
         need += (need >> 4) + 64
         self._heap.resize(need * at.UNIT)
         self.words[at.HEAP], self.words[at.HEAP_ROOM] = self._heap.array.ctypes.data, need
+
+    def expect_growth(self) -> None:
+        """Say where the batch, and those after it, will write what was never written."""
+        words = self.words
+        self._slots.expect_growth(int(words[at.N_SLOTS]) * int(words[at.SLOT_BYTES]))
+        self._heap.expect_growth(int(words[at.HEAP_TOP]) * at.UNIT)
+        places, former, split = (int(words[name]) for name in (at.KEY_PLACES, at.KEY_FORMER, at.KEY_SPLIT))
+        if split < places:
+            end = split * places // former * at.A_PLACE.bytes
+            self._keys.expect(max(former * at.A_PLACE.bytes, end - ahead_of(end)), end)
+        if words[at.OLD_BLOCKS]:
+            size = len(self._ids.array)
+            filled = int(words[at.OLD_MOVED]) * size // int(words[at.OLD_BLOCKS])
+            self._ids.expect(filled, min(filled + ahead_of(size), size))
 
     def make_slots(self, more: int) -> None:
         """Room for ``more`` slots than there are."""

@@ -260,6 +260,7 @@ class PaneState:
         memory.make_slots(min(keys, n))
         memory.make_keys(min(keys, n))
         memory.make_ids(n)
+        memory.expect_growth()
         words = memory.words
         words[at.N_RETAINED] = 0
         words[at.ROWS], words[at.BATCH_KEYS], words[at.SINCE] = n, keys, self.duplicate_ms

@@ -13,7 +13,7 @@ from crossline.state.arithmetic.superaccumulator import LIMBS
 from crossline.state.memory import layout as at
 from crossline.state.memory.address_report import whereabouts
 from crossline.state.memory.bounds_check import WATCHES, Piece, watching
-from crossline.state.memory.regions import MAPPED_FROM, SET_ASIDE, Region
+from crossline.state.memory.regions import MAPPED_FROM, SET_ASIDE, Region, ahead_of
 from crossline.state.records.hash_tables import AHEAD, BLOCK, PLACES, VALUE_PLACES
 from crossline.state.windows.entry_points import (
     PUT_IN,
@@ -31,6 +31,7 @@ FILL_MAX = 0.88  # of an open addressing table
 GROWTH = 1.3  # by which a table grows that is filled anew
 # Growth by steps: from how many blocks on, how full it begins, the part of FILL_MAX it is done by, and by how much.
 STEPWISE_FROM, FILL_GROW, FILL_HARD, STEP_GROWTH = 1 << 14, 0.76, 0.94, 1.25
+_BATCHES_AHEAD = 64  # before a table begins to grow, its last pages are got
 SET_ASIDE_RECORDS = 64 << 30  # bytes of addresses: records that are dropped are not moved up
 NARROW = 1 << 32  # distances of clocks that 32 bits hold
 ALL = slice(None)
@@ -197,6 +198,7 @@ class MemoryMap:
         if need * width > len(self._regions[pool].array):
             dropped = self._regions[pool].dropped // width
             self._resize(pool, dropped + _with_room(need - dropped, width))
+        self._regions[pool].expect_growth(need * width)
 
     def fits(self, pool: int, more: int) -> bool:
         """Whether ``more`` rows (or bytes) fit in a pool without moving it."""
@@ -281,6 +283,8 @@ class MemoryMap:
         large = blocks >= STEPWISE_FROM and count > AT_ONCE * more
         stepwise = more and large and count <= FILL_HARD * places * former
         if not split and count <= (FILL_GROW if stepwise else FILL_MAX) * places * blocks:
+            if stepwise and count + _BATCHES_AHEAD * more > FILL_GROW * places * blocks:
+                self._expect(table, blocks, int(blocks * STEP_GROWTH))
             return
         if not stepwise:
             if count > FILL_MAX * places * former:
@@ -307,6 +311,11 @@ class MemoryMap:
             self._resize_table(table, int(blocks * STEP_GROWTH))
         words[table + at.FORMER_OF], words[table + at.SPLIT_OF] = former, -(-(start << 32) // former)
         self.run(PUT_IN, table)
+        self._expect(table, former, (start * int(words[table + at.BLOCKS_OF])) // former)
+
+    def _expect(self, table: int, former: int, end: int) -> None:
+        """A table that grows, or will, is filled next below block ``end``, down to where it ended before."""
+        self._regions[table].expect(max(former * BLOCK, end * BLOCK - ahead_of(end * BLOCK)), end * BLOCK)
 
     def _resize_table(self, table: int, blocks: int) -> None:
         region = self._regions[table]
