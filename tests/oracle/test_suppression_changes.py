@@ -10,8 +10,8 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crossline.evaluate import shard as shards_of
 from crossline.evaluate.bounds import Bounds
+from crossline.evaluate.suppression import changes
 from crossline.evaluate.suppression.change_columns import SuppressionChanges
 from crossline.evaluate.suppression.changes import replayed_suppressions
 from crossline.plan.compile import StorePlan, StreamPlan
@@ -39,7 +39,7 @@ def compared(found: list[Any]) -> Any:
         found.extend(mine)
         yield from columns
 
-    return mock.patch.object(shards_of, "replayed_suppressions", both)
+    return mock.patch.object(changes, "replayed_suppressions", both)
 
 
 def changes_of(rules: list[Body], made: Sequence[Record], shape: Shape, least: int) -> list[Any]:
