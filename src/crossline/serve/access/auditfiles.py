@@ -12,7 +12,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from crossline.rule_registry.log_file import sync_folder
+from crossline.io.files.sync import sync_path
 
 FOLDER = "audit"  # of serve.path
 FILE = "audit.jsonl"
@@ -91,7 +91,7 @@ def held(path: Path, rotate_bytes: int) -> Iterator[int]:
             if not _exists(descriptor, path):  # another process has put it away while this one waited
                 continue
             if new:
-                sync_folder(path.parent)
+                sync_path(path.parent)
             if _put_away(descriptor, path, rotate_bytes):
                 continue
             yield descriptor
@@ -116,7 +116,7 @@ def _put_away(descriptor: int, path: Path, rotate_bytes: int) -> bool:
     before = parts_of(path)
     first = before[-1].last + 1 if before else 1
     path.rename(path.with_name(f"audit-{first:012}-{first + count - 1:012}.jsonl"))
-    sync_folder(path.parent)
+    sync_path(path.parent)
     return True
 
 
