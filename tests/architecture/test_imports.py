@@ -72,7 +72,11 @@ CORE_LIBRARIES = {
 }
 # Compiled kernels are files of the core's own, as they were of numba's cache.
 # What packages bring stands in files beside them, which ``importlib.metadata`` would read as well.
-OWN_FILES = {"basics/kernels/files.py": {"os", "pathlib"}, "basics/plugins.py": {"pathlib"}}
+OWN_FILES = {
+    "basics/kernels/files.py": {"os", "pathlib"},
+    "basics/kernels/own_files.py": {"os", "pathlib"},
+    "basics/plugins.py": {"pathlib"},
+}
 # What does input or output, starts processes, or reads a clock.
 CORE_BANNED = {
     *("asyncio", "fileinput", "glob", "http", "io", "multiprocessing", "os", "pathlib", "shutil", "socket", "sqlite3"),

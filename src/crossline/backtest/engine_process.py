@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from crossline.basics.errors import PermanentError
 from crossline.runtime.java.child_processes import end_with_parent
+from crossline.runtime.machine.dataclass_code import write_dataclass_code
 
 if TYPE_CHECKING:
     from crossline.backtest.backtest import BacktestResult, BacktestSpec, OnBatch
@@ -196,6 +197,8 @@ def _serve(requests: BinaryIO, answers: BinaryIO, stop: SharedFlag) -> None:
     from crossline.io.sinks.delivery import Delivery  # noqa: PLC0415 - as above
     from crossline.runtime.local.worker import sendable  # noqa: PLC0415 - as above
     from crossline.runtime.workers import kernel_warmup  # noqa: F401, PLC0415 - as above
+
+    write_dataclass_code()
 
     def answer(kind: str, given: Any) -> None:
         pickle.dump((kind, given), answers)

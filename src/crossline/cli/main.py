@@ -14,6 +14,9 @@ def main() -> None:
     """Run the command line; exit 0 done, 1 the answer is no or work failed, 2 wrong use, 128 + a signal's number."""
     # Before and after a command nothing catches what Ctrl-C raises, and Python would print where it was.
     _on_interrupt(signal.SIG_DFL)
+    from crossline.runtime.machine.dataclass_code import keep_dataclass_code
+
+    keep_dataclass_code()
     from crossline.cli.launch.engine import begin_engine
     from crossline.cli.launch.process import (
         be_alone,

@@ -18,10 +18,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from crossline.basics.kernels.own_files import read_own, replace_own
+
 FORMAT = b"crossline kernel 1\n"
 KEPT_MAX = 12  # files of one kernel: of checkouts, processors and kinds of arguments; the latest stay
 _DIGEST_BYTES = 32
-_OTHERS_WRITE = 0o022
 # Where numba keeps its own files changes no code.
 _NO_CODE = {"NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", "NUMBA_CACHE_LOCATOR_CLASSES"}
 
@@ -124,15 +125,8 @@ def _path(kernel: str, key: bytes) -> Path:
 
 def load(kernel: str, key: bytes) -> Code | None:
     """What is kept by ``key``; None: nothing that can be used."""
-    try:
-        with _path(kernel, key).open("rb") as file:
-            about = os.fstat(file.fileno())
-            if about.st_uid not in {os.geteuid(), 0} or about.st_mode & _OTHERS_WRITE:
-                return None  # another user could have written it, and code does whatever it wants
-            text = file.read()
-    except OSError:
-        return None
-    return decoded(text, key)
+    text = read_own(_path(kernel, key))
+    return None if text is None else decoded(text, key)
 
 
 def encoded(key: bytes, code: Code) -> bytes:
@@ -168,19 +162,7 @@ def make_folder(kernel: str) -> None:
 def keep(kernel: str, key: bytes, code: Code) -> bool:
     """Write it, whole or not at all, and remove the oldest files of the kernel; False: the folder takes no files."""
     path = _path(kernel, key)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.unlink(missing_ok=True)  # of a killed process of this number
-        try:
-            with beside.open("xb") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(encoded(key, code))
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-    except OSError:
+    if not replace_own(path, encoded(key, code)):
         return False
     _remove_oldest(path)
     return True

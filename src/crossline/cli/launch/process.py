@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from crossline.basics.errors import UsageError
+from crossline.runtime.machine.dataclass_code import write_dataclass_code
 
 UMASK_VARIABLE = "CROSSLINE_UMASK"
 _OTHERS = 0o077
@@ -120,6 +121,7 @@ def leave(code: int) -> NoReturn:
     """
     if all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         atexit._run_exitfuncs()  # noqa: SLF001 - nothing else does it without the rest
+        write_dataclass_code()
         if _flushed():
             os._exit(code)
     sys.exit(code)
