@@ -34,17 +34,15 @@ class DataclassCode:
         self.kept = read_codes(path)
         self.compiled: dict[str, bytes] = {}
 
-    def execute(
-        self, text: str, globals: dict[str, Any] | None = None, locals: dict[str, Any] | None = None, /
-    ) -> None:
-        """What ``exec`` does with ``text``."""
+    def execute(self, text: str, outer: dict[str, Any] | None = None, inner: dict[str, Any] | None = None, /) -> None:
+        """What ``exec`` does with ``text``; ``outer``, ``inner``: its global and local names."""
         body = self.kept.get(text)
         if body is None:
             code = compile(text, "<string>", "exec", dont_inherit=True)
             self.compiled[text] = marshal.dumps(code)
         else:
             code = marshal.loads(body)  # noqa: S302 - our own: read_own, and a checksum
-        exec(code, globals, locals)  # noqa: S102 - what dataclasses asks for
+        exec(code, outer, inner)  # noqa: S102 - what dataclasses asks for
 
     def keep(self) -> None:
         """Add to the file what was compiled, unless Python is told to write no bytecode; a full disk is no error."""
@@ -94,4 +92,3 @@ def write_dataclass_code() -> None:
     """Keep what was compiled since ``keep_dataclass_code``, once all is imported."""
     for each in _installed:
         each.keep()
-

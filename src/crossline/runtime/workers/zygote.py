@@ -22,6 +22,7 @@ from typing import Any
 
 from crossline.runtime.java.child_processes import end_with_parent
 from crossline.runtime.java.settings import OWN_STATE_SERVERS
+from crossline.runtime.machine.dataclass_code import keep_dataclass_code, write_dataclass_code
 from crossline.runtime.machine.lifeline import watched_lifeline
 from crossline.runtime.machine.process_title import set_process_title
 
@@ -48,11 +49,13 @@ def serve(path: str, *, places: bool = True) -> None:
     listening.bind(made)
     listening.listen(64)  # who comes while this process loads waits here
     os.rename(made, path)  # noqa: PTH104 - no client finds a socket that does not listen yet
+    keep_dataclass_code()
     from crossline.runtime.workers.daemon import keep_loaded, open_place, preload  # noqa: PLC0415 - once clients can connect
 
     set_process_title("cl-zygote")
     with watched_lifeline():  # it may compile for minutes
         preload()
+    write_dataclass_code()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for children
     if places:
         open_place()
