@@ -76,7 +76,7 @@ def code_path() -> Path | None:
     """The file of this Python; None: no folder takes one."""
     try:
         return cache_dir() / "python" / f"dataclasses-{sys.implementation.cache_tag}-{sys.hexversion:x}.code"
-    except PermanentError:
+    except (PermanentError, RuntimeError):  # a user without a home, as containers have them
         return None
 
 

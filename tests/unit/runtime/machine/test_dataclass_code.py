@@ -165,6 +165,7 @@ def read_codes_of(content: bytes, folder: Path) -> dict[str, bytes]:
 def test_a_cache_that_cannot_be_made_is_no_error_of_a_command(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert shown(tmp_path / "file") == shown(tmp_path / "cache")
+    assert shown(Path("~no-such-user/cache")) == shown(tmp_path / "cache")
 
 
 def test_python_that_writes_no_bytecode_leaves_none(tmp_path: Path) -> None:
