@@ -65,7 +65,8 @@ def sql_of(rules: Rules, files: Path, fields: Mapping[str, str]) -> str:
 class Timed:
     """A command: seconds from its start to its end, of processor time too, and what its processes take of memory.
 
-    ``peak_mib``: the most of all of them together. ``fresh_pages``: pages that the system gave them, mostly zeroed.
+    ``peak_mib``: the most of all of them together, 0 where nobody looked. ``fresh_pages``: pages that the system gave
+    them, mostly zeroed.
     """
 
     seconds: float

@@ -1,4 +1,4 @@
-"""Where crossline keeps what it fetched and made for itself: jars, a wrapped Java."""
+"""Where crossline keeps what it fetched and made for itself: jars, a wrapped Java, bytecode."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bytecode of dataclasses' methods, kept on disk as that of modules is.
 
-``dataclasses`` writes the methods of each class as text and compiles them, anew in each process: a third of what it
-takes to import what judges. ``exec`` is what it does that with, a name that it looks up among its own first. What
+``dataclasses`` writes the methods of each class as text and compiles them, anew in each process: a quarter of what
+it takes to import what judges. ``exec`` is what it does that with, a name that it looks up among its own first. What
 stands there in its place executes the same text, compiled once.
 """
 
